@@ -66,6 +66,13 @@ def with_adapter(model: Any, config: str = "LoraConfig", **settings: Any) -> Any
     return peft.get_peft_model(model, getattr(peft, config)(task_type="CAUSAL_LM", **settings))
 
 
+def generated(model: Any, tokenizer: Any, prompts: Any, /, *processors: Any, side: str = "left", **options: Any) -> Any:
+    """What transformers' own `generate` gives with these processors, greedily unless an option says otherwise."""
+    given = tokenizer(prompts, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False)
+    greedy = {} if "generation_config" in options else {"do_sample": False}
+    return model.generate(**given, logits_processor=list(processors), **greedy | options)
+
+
 class Written(Observer):
     """Keeps the tokens of answers."""
 

@@ -23,6 +23,7 @@ from semtoken.models.prompt_ids import end_ids
 from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, shared_beginning
 from semtoken.support.almanac import load_questions
+from tests.models.plain_pass import generated
 from tests.models.test_transformers import PROMPTS, random_clusters, scorer
 
 EXAMPLES = "Question: Which city is the capital of France?\nAnswer: Paris\n\n"
@@ -204,10 +205,7 @@ class TestLoading:
         stc = scorer(padding=0)
         stc.clusters.save_pretrained(tmp_path / "clusters")
         recorder = st.Recorder(tmp_path / "clusters")
-        inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
-        sequences = stc.model.generate(
-            **inputs, max_new_tokens=5, do_sample=False, logits_processor=[recorder], pad_token_id=0
-        )
+        sequences = generated(stc.model, stc.tokenizer, PROMPTS[0], recorder, max_new_tokens=5, pad_token_id=0)
         assert recorder.answers(sequences)[0].token_ids == stc.generate(PROMPTS[0], 5)[0].token_ids
 
 

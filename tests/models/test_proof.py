@@ -22,7 +22,7 @@ from semtoken.models.transformers.generate_settings import one_answer_each
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from tests import tiny
-from tests.models.plain_pass import PROMPTS, assert_right, backend_of, tiny_model, with_adapter
+from tests.models.plain_pass import PROMPTS, assert_right, backend_of, generated, tiny_model, with_adapter
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -227,9 +227,8 @@ class TestRecorder:
         """What `generate` gives of some prompts, and what a recorder says of it."""
         tokenizer = tiny.byte_level_bpe()
         recorder = st.Recorder(tokenizer)
-        inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False)
         settings = {"max_new_tokens": 3, "suppress_tokens": list(range(len(tokenizer), 640))}
-        made = model.generate(**inputs, **settings, logits_processor=[recorder], do_sample=False)
+        made = generated(model, tokenizer, prompts, recorder, side=side, **settings)
         return made, recorder.answers(made)
 
     def flagged(self, code: str, *given: Any) -> set[bool]:

@@ -15,6 +15,7 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 import semtoken as st
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import load_questions
+from tests.models import plain_pass
 from tests.rows import each
 
 PROMPTS = [question.prompt() for question in load_questions("dev")[:3]]
@@ -39,9 +40,8 @@ def inputs(stc: st.ScoredModel, prompts: list[str]) -> Any:
 
 
 def generated(stc: st.ScoredModel, *processors: Any, prompts: list[str] = PROMPTS, **options: Any) -> Any:
-    if "generation_config" not in options:
-        options = {"max_new_tokens": TOKENS, "do_sample": False} | options
-    return stc.model.generate(**inputs(stc, prompts), logits_processor=list(processors), **options)
+    length = {} if "generation_config" in options else {"max_new_tokens": TOKENS}
+    return plain_pass.generated(stc.model, stc.tokenizer, prompts, *processors, **length | options)
 
 
 @cache

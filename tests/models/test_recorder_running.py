@@ -13,6 +13,7 @@ import semtoken as st
 from semtoken.core import LogitsStream
 from semtoken.core.results import Running
 from tests import tiny
+from tests.models.plain_pass import generated
 from tests.models.test_transformers import PROMPTS, assert_same, full_logits, recorded, scorer
 
 
@@ -54,9 +55,8 @@ def assert_close(found: Running, expected: Running) -> None:
 
 
 def one(stc: st.ScoredModel, recorder: st.Recorder, **options: Any) -> Any:
-    inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
-    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0} | options
-    return stc.model.generate(**inputs, logits_processor=[recorder], **options)
+    options = {"max_new_tokens": 12, "pad_token_id": 0} | options
+    return generated(stc.model, stc.tokenizer, PROMPTS[0], recorder, **options)
 
 
 @pytest.mark.parametrize("kind", list(tiny.TOKENIZERS))

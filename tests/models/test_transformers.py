@@ -21,6 +21,7 @@ from semtoken.errors import (
 )
 from semtoken.models.probing.p_true import p_true_log_probs
 from tests import tiny
+from tests.models.plain_pass import generated
 from tests.rows import each
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
@@ -175,15 +176,8 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     stc = st.ScoredModel(model, tokenizer, random_clusters(tokenizer))
     answer = stc.generate(PROMPTS[0], max_new_tokens=12)[0]
     recorder = st.Recorder(stc.clusters)
-    inputs = tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
-    output = model.generate(
-        **inputs,
-        max_new_tokens=12,
-        do_sample=False,
-        logits_processor=[recorder],
-        output_logits=True,
-        return_dict_in_generate=True,
-    )
+    kept = {"output_logits": True, "return_dict_in_generate": True}
+    output = generated(model, tokenizer, PROMPTS[0], recorder, max_new_tokens=12, **kept)
     logits = torch.cat(output.logits).double().numpy()
     expected = st.score_logits(logits, answer.token_ids, stc.clusters)
     assert answer.log_confidence == pytest.approx(
@@ -193,9 +187,8 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
 
 
 def recorded(stc: st.ScoredModel, recorder: st.Recorder, **options: Any) -> Any:
-    inputs = stc.tokenizer(PROMPTS, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
-    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": stc.tokenizer.pad_token_id} | options
-    return stc.model.generate(**inputs, logits_processor=[recorder], **options)
+    options = {"max_new_tokens": 12, "pad_token_id": stc.tokenizer.pad_token_id} | options
+    return generated(stc.model, stc.tokenizer, PROMPTS, recorder, **options)
 
 
 def test_the_recorder_keeps_a_few_numbers_a_step() -> None:

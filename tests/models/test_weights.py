@@ -16,7 +16,7 @@ from semtoken.errors import BackendError, ModelError, VocabularyMismatch
 from semtoken.models.transformers import TransformersBackend
 from tests import tiny
 from tests.cli.run import invoke
-from tests.models.plain_pass import PROMPTS, assert_right, backend_of, tiny_model, with_adapter
+from tests.models.plain_pass import PROMPTS, assert_right, backend_of, generated, tiny_model, with_adapter
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -156,11 +156,9 @@ def test_special_tokens_behind_the_head_are_never_written() -> None:
     assert backend.vocabulary.size == model.config.vocab_size
     assert_right(backend)
     recorder = st.Recorder(tokenizer)
-    inputs = tokenizer(PROMPTS[:1], return_tensors="pt", return_token_type_ids=False)
     [expected] = st.ScoredModel(backend).generate(PROMPTS[:1], 4)
     for _ in range(2):
-        made = model.generate(**inputs, max_new_tokens=4, do_sample=False, logits_processor=[recorder])
-        [found] = recorder.answers(made)
+        [found] = recorder.answers(generated(model, tokenizer, PROMPTS[:1], recorder, max_new_tokens=4))
         assert found.token_ids == expected.token_ids
         assert found.log_confidence == pytest.approx(expected.log_confidence, abs=1e-5)
 
