@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import cut_tree
 
+from semtoken.choices import Linkage, Metric
 from semtoken.clustering import _loops
 from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
 from semtoken.clustering.complete_linkage import SparsePathEnds, complete_merges
@@ -29,7 +31,9 @@ from tests.clustering.clustering_reference import (
 from tests.rows import each
 
 
-def sparse(table, metric, needed, room, tiles=CpuTiles, **options):
+def sparse(
+    table: Any, metric: Metric, needed: int, room: int, tiles: Any = CpuTiles, **options: Any
+) -> tuple[Merges, list[dict[str, Any]]]:
     """Complete linkage by the sparse graph with room for so many pairs; merges and passes."""
     monitor = Monitor()
     rows = as_rows(table, metric)
@@ -42,7 +46,7 @@ def sparse(table, metric, needed, room, tiles=CpuTiles, **options):
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("random", "cosine"), ("clustered", "euclidean"), ("clique", "cosine")])
-def test_little_room_takes_more_passes_to_the_same_merges(kind, metric):
+def test_little_room_takes_more_passes_to_the_same_merges(kind: str, metric: Metric) -> None:
     table = tables(kind, 7, n=300)
     tree = reference_tree(table, "complete", metric)
     numbers = []
@@ -60,7 +64,7 @@ def test_little_room_takes_more_passes_to_the_same_merges(kind, metric):
 
 @each("metric", METRICS)
 @each("seed", range(2))
-def test_whatever_float32_leaves_open_is_decided_as_in_float64(metric, seed):
+def test_whatever_float32_leaves_open_is_decided_as_in_float64(metric: Metric, seed: int) -> None:
     """Few distances, each of them many times and never quite the same: nearly every decision is in doubt."""
     rng = np.random.default_rng(seed)
     table = (rng.integers(-2, 3, (90, 6)) + 1e-6 * rng.normal(size=(90, 6))).astype(np.float32)
@@ -72,7 +76,7 @@ def test_whatever_float32_leaves_open_is_decided_as_in_float64(metric, seed):
             assert_same_partition(cut(merges, k), labels)
 
 
-def test_a_pass_gives_exactly_the_merges_below_its_threshold():
+def test_a_pass_gives_exactly_the_merges_below_its_threshold() -> None:
     table = tables("random", 2, n=300)
     tree = reference_tree(table, "complete", "cosine")
     merges, passes = sparse(table, "cosine", 1, 5_000)
@@ -80,7 +84,7 @@ def test_a_pass_gives_exactly_the_merges_below_its_threshold():
     assert len(merges) == (tree[:, 2] <= passes[0]["gap"]).sum()
 
 
-def test_clusters_larger_than_a_tile():
+def test_clusters_larger_than_a_tile() -> None:
     rng = np.random.default_rng(0)
     table = rng.standard_normal((500, 8)).astype(np.float32)
     table[:300] = table[0] + 0.01 * table[:300]  # 300 rows that become one cluster, tiles of 64
@@ -91,12 +95,12 @@ def test_clusters_larger_than_a_tile():
         assert_same_partition(cut(merges, k), reference_labels(tree, k))
 
 
-def test_ties_that_no_threshold_parts_end_the_sparse_path():
+def test_ties_that_no_threshold_parts_end_the_sparse_path() -> None:
     with pytest.raises(SparsePathEnds, match="all there is memory for"):
         sparse(np.eye(200, dtype=np.float32), "cosine", 150, 10_000)
 
 
-def test_fallback_is_named_and_exact(caplog):
+def test_fallback_is_named_and_exact(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(1)
     table = np.zeros((400, 402), np.float32)
     table[:, :400] = np.eye(400)
@@ -114,7 +118,7 @@ def test_fallback_is_named_and_exact(caplog):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_rounds_give_the_merges_of_complete_linkage(metric):
+def test_rounds_give_the_merges_of_complete_linkage(metric: Metric) -> None:
     table = tables("clique", 3, n=300)
     tree = reference_tree(table, "complete", metric)
     monitor = Monitor()
@@ -129,7 +133,7 @@ def test_rounds_give_the_merges_of_complete_linkage(metric):
 
 
 @pytest.mark.parametrize("linkage", ["complete", "average", "single"])
-def test_memory_is_checked_before_the_work_and_little_is_enough(linkage):
+def test_memory_is_checked_before_the_work_and_little_is_enough(linkage: Linkage) -> None:
     table = tables("random", 5, n=3000, d=20)
     asked = []
     with pytest.raises(InsufficientMemory, match=r"3,000 rows.*MB beyond the table, but may take 1 MB.*memory_budget"):
@@ -141,13 +145,13 @@ def test_memory_is_checked_before_the_work_and_little_is_enough(linkage):
     np.testing.assert_array_equal(little.labels[1000], ample.labels[1000])
 
 
-def test_kmeans_checks_memory():
+def test_kmeans_checks_memory() -> None:
     with pytest.raises(InsufficientMemory, match="k-means"):
         cluster_table(tables("random", 0), 5, algorithm="kmeans", memory_budget=1000)
 
 
 @each(("kind", "metric"), [("clustered", "cosine"), ("clique", "euclidean"), ("duplicated", "cosine")])
-def test_torch_tiles_give_the_same_merges(kind, metric):
+def test_torch_tiles_give_the_same_merges(kind: str, metric: Metric) -> None:
     pytest.importorskip("torch")
     table = tables(kind, 11)
     ours, _ = sparse(table, metric, 255, 4_000)
@@ -158,7 +162,7 @@ def test_torch_tiles_give_the_same_merges(kind, metric):
 
 
 @each("seed", range(20))
-def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed):
+def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed: int) -> None:
     """Against sorting all of them; gaps are often equal, and then the lesser tie comes first."""
     random = np.random.default_rng(seed)
     n, places = int(random.integers(1, 12)), int(random.integers(1, 6))
@@ -166,7 +170,7 @@ def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed):
     near, near_gap, near_tie = np.zeros((2, places), int), np.zeros((2, places), np.float32), np.zeros((2, places), int)
     count, bound = np.zeros(2, int), np.full(2, np.inf, np.float32)
     for cluster in range(n):
-        _loops.insert(1, cluster, gaps[cluster], ties[cluster], near, near_gap, near_tie, count, bound)
+        _loops.insert(1, cluster, gaps[cluster], ties[cluster], near, near_gap, near_tie, count, bound)  # type: ignore[no-untyped-call]
     order = np.lexsort((ties, gaps))
     kept = min(n, places) if n <= places else count[1]
     assert count[1] == kept and near[1, :kept].tolist() == order[:kept].tolist()
@@ -176,7 +180,7 @@ def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed):
     assert not count[0] and np.isinf(bound[0])
 
 
-def test_cut_by_hand():
+def test_cut_by_hand() -> None:
     # 2 and 4 merge, then 0 and 3, then {0, 3} and {2, 4}
     merges = Merges(
         5, np.array([2, 0, 0], np.int32), np.array([4, 3, 2], np.int32), np.array([0.1, 0.2, 0.5], np.float32)
@@ -189,5 +193,5 @@ def test_cut_by_hand():
         cut(merges, 1)
 
 
-def test_labels_are_numbered_by_first_appearance():
+def test_labels_are_numbered_by_first_appearance() -> None:
     assert by_first_appearance(np.array([5, 5, 1, 9, 1])).tolist() == [0, 0, 1, 2, 1]

@@ -10,11 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree
 
+from semtoken.choices import Linkage, Metric
 from semtoken.clustering.partition import TableParts, cluster_table, cluster_tokens
 from tests.clustering.clustering_reference import (
     KINDS,
     LINKAGES,
     METRICS,
+    Array,
     assert_same_partition,
     reference_labels,
     reference_tree,
@@ -24,13 +26,13 @@ from tests.rows import each
 
 
 @pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_same_partition_and_heights_as_scipy(first):
+def test_same_partition_and_heights_as_scipy(first: int) -> None:
     """Every kind with every linkage, by one metric and then the other."""
     for number, (kind, linkage) in enumerate(itertools.product(KINDS, LINKAGES)):
         assert_scipys(kind, linkage, METRICS[(first + number) % 2])
 
 
-def assert_scipys(kind, linkage, metric):
+def assert_scipys(kind: str, linkage: Linkage, metric: Metric) -> None:
     table = tables(kind, 0, n=170)  # three tiles
     tree = reference_tree(table, linkage, metric)
     distinct = len(np.unique(table, axis=0))
@@ -38,6 +40,7 @@ def assert_scipys(kind, linkage, metric):
     result = cluster_table(table, cuts, linkage=linkage, metric=metric, threads=1)
     for k, expected in zip(cuts, cut_tree(tree, cuts).T, strict=True):
         assert_same_partition(result.labels[k], expected)
+    assert result.merges is not None
     heights = result.merges.height
     assert len(heights) == len(table) - 1
     np.testing.assert_allclose(heights, tree[:, 2], rtol=2e-5, atol=3e-7)
@@ -45,7 +48,7 @@ def assert_scipys(kind, linkage, metric):
 
 
 @given(st.data(), st.sampled_from(LINKAGES), st.sampled_from(METRICS))
-def test_same_partition_as_scipy_on_any_table(data, linkage, metric):
+def test_same_partition_as_scipy_on_any_table(data: st.DataObject, linkage: Linkage, metric: Metric) -> None:
     n, d = data.draw(st.integers(2, 30)), data.draw(st.integers(1, 6))
     value = st.floats(-8, 8, width=32, allow_subnormal=False)
     table = np.array(data.draw(st.lists(value, min_size=n * d, max_size=n * d)), np.float32).reshape(n, d)
@@ -56,12 +59,12 @@ def test_same_partition_as_scipy_on_any_table(data, linkage, metric):
     assert_same_partition(cluster_tokens(table, k, linkage=linkage, metric=metric), reference_labels(tree, k))
 
 
-def _no_near_ties(heights):
-    return np.all(np.diff(heights) > 1e-4 * np.maximum(heights[1:], 1e-3))
+def _no_near_ties(heights: Array) -> bool:
+    return bool(np.all(np.diff(heights) > 1e-4 * np.maximum(heights[1:], 1e-3)))
 
 
 @given(st.data(), st.sampled_from(LINKAGES), st.sampled_from(METRICS))
-def test_many_ties_still_give_the_clusters_asked_for(data, linkage, metric):
+def test_many_ties_still_give_the_clusters_asked_for(data: st.DataObject, linkage: Linkage, metric: Metric) -> None:
     n, d = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 3))
     flat = data.draw(st.lists(st.integers(-1, 1), min_size=n * d, max_size=n * d))
     table = np.array(flat, np.float32).reshape(n, d)
@@ -73,7 +76,7 @@ def test_many_ties_still_give_the_clusters_asked_for(data, linkage, metric):
 
 
 @each(("linkage", "metric"), [("complete", "cosine"), ("average", "euclidean"), ("single", "cosine")])
-def test_tile_size_and_threads_change_nothing(linkage, metric):
+def test_tile_size_and_threads_change_nothing(linkage: Linkage, metric: Metric) -> None:
     rng = np.random.default_rng(5)
     table = rng.integers(-2, 3, (200, 4)).astype(np.float32)  # full of equal rows and equal distances
     cuts = [3, 20, 60, 120]
@@ -84,7 +87,7 @@ def test_tile_size_and_threads_change_nothing(linkage, metric):
             np.testing.assert_array_equal(one[k], other.labels[k])
 
 
-def test_one_run_serves_several_cuts():
+def test_one_run_serves_several_cuts() -> None:
     table = tables("random", 4)
     several = cluster_tokens(table, (90, 12, 12, 200))
     assert sorted(several) == [12, 90, 200]
@@ -93,13 +96,14 @@ def test_one_run_serves_several_cuts():
 
 
 @each("linkage", LINKAGES)
-def test_rows_of_zeros_are_at_distance_one_from_everything(linkage):
+def test_rows_of_zeros_are_at_distance_one_from_everything(linkage: Linkage) -> None:
     table = tables("random", 0, n=120, d=30)
     table[[7, 50, 51]] = 0
     tree = reference_tree(table, linkage, "cosine")
     below = int((tree[:, 2] < 0.999).sum())  # at 1 and above the ties among zeros decide
     result = cluster_table(table, [120 - below, 2], linkage=linkage)
     assert_same_partition(result.labels[120 - below], reference_labels(tree, 120 - below))
+    assert result.merges is not None
     np.testing.assert_allclose(result.merges.height[:below], tree[:below, 2], atol=1e-6)
     for zero in (7, 50, 51):
         assert (result.labels[120 - below] == result.labels[120 - below][zero]).sum() == 1
@@ -108,7 +112,7 @@ def test_rows_of_zeros_are_at_distance_one_from_everything(linkage):
 
 @each("linkage", LINKAGES)
 @each("scale", [1e-30, 1e30])
-def test_euclidean_is_not_disturbed_by_scale(linkage, scale):
+def test_euclidean_is_not_disturbed_by_scale(linkage: Linkage, scale: float) -> None:
     table = tables("random", 1, n=80)
     scaled = (table.astype(np.float64) * scale).astype(np.float32)
     np.testing.assert_array_equal(
@@ -119,7 +123,7 @@ def test_euclidean_is_not_disturbed_by_scale(linkage, scale):
 
 @each("metric", METRICS)
 @each("linkage", LINKAGES)
-def test_parts_are_the_concatenated_unit_rows(linkage, metric):
+def test_parts_are_the_concatenated_unit_rows(linkage: Linkage, metric: Metric) -> None:
     rng = np.random.default_rng(2)
     halves = [rng.standard_normal((150, d)).astype(np.float32) * 4 for d in (9, 5)]
     halves[0][3] = 0  # one part of a row may be zero
@@ -133,7 +137,7 @@ def test_parts_are_the_concatenated_unit_rows(linkage, metric):
     )
 
 
-def test_half_precision_tables_are_read_as_they_are():
+def test_half_precision_tables_are_read_as_they_are() -> None:
     table = tables("random", 6, n=200).astype(np.float16)
     wide = table.astype(np.float32)
     np.testing.assert_array_equal(cluster_tokens(table, 50), cluster_tokens(wide, 50))
@@ -145,7 +149,7 @@ def test_half_precision_tables_are_read_as_they_are():
         )
 
 
-def test_nearly_equal_rows_in_half_precision_keep_their_digits():
+def test_nearly_equal_rows_in_half_precision_keep_their_digits() -> None:
     rng = np.random.default_rng(0)
     wide = (1 + rng.integers(0, 4, (120, 24)) / 1024).astype(np.float32)  # exact in float16
     tree = reference_tree(wide, "complete", "cosine")
@@ -153,7 +157,7 @@ def test_nearly_equal_rows_in_half_precision_keep_their_digits():
     assert_same_partition(labels, reference_labels(tree, 30))
 
 
-def test_torch_tensors_are_accepted():
+def test_torch_tensors_are_accepted() -> None:
     torch = pytest.importorskip("torch")
     table = tables("random", 8, n=150)
     expected = cluster_tokens(table, 30)
@@ -165,7 +169,7 @@ def test_torch_tensors_are_accepted():
 
 
 @pytest.mark.slow
-def test_same_labels_as_scipy_on_a_larger_table():
+def test_same_labels_as_scipy_on_a_larger_table() -> None:
     table = tables("clustered", 0, n=6000, d=64)
     tree = reference_tree(table, "complete", "cosine")
     result = cluster_table(table, [3000, 600])
@@ -173,7 +177,7 @@ def test_same_labels_as_scipy_on_a_larger_table():
         assert_same_partition(result.labels[k], reference_labels(tree, k))
 
 
-def test_merges_within_the_error_of_float32_are_those_of_float64():
+def test_merges_within_the_error_of_float32_are_those_of_float64() -> None:
     """Two merges of this table differ by less than a product in float32 can tell, and the rest hangs on them."""
     rng = np.random.default_rng(16)
     table = (rng.normal(size=(1400, 96)) + 1.5 * rng.normal(size=96)) * np.linspace(1, 0.02, 96)

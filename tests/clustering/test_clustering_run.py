@@ -8,26 +8,26 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from semtoken.choices import Linkage, Metric
 from semtoken.clustering import kmeans
 from semtoken.clustering.partition import TableParts, cluster_table, cluster_tokens
 from semtoken.clustering.progress import run_all
 from semtoken.errors import InvalidInputError
-from tests.clustering.clustering_reference import METRICS, assert_same_partition, tables
+from tests.clustering.clustering_reference import LINKAGES, METRICS, Array, assert_same_partition, tables
 from tests.rows import each
-
-LINKAGES = ("complete", "average", "single")
-
 
 # --- degenerate tables -------------------------------------------------------------------------------------------
 
 
 @each("metric", METRICS)
 @each("linkage", LINKAGES)
-def test_one_row_one_cluster_all_clusters(linkage, metric):
+def test_one_row_one_cluster_all_clusters(linkage: Linkage, metric: Metric) -> None:
     assert cluster_tokens(np.ones((1, 3), np.float32), 1, linkage=linkage, metric=metric).tolist() == [0]
     table = tables("random", 0, n=30)
     assert cluster_tokens(table, 1, linkage=linkage, metric=metric).tolist() == [0] * 30
@@ -36,7 +36,7 @@ def test_one_row_one_cluster_all_clusters(linkage, metric):
 
 @each("metric", METRICS)
 @each("linkage", LINKAGES)
-def test_identical_rows(linkage, metric):
+def test_identical_rows(linkage: Linkage, metric: Metric) -> None:
     for value, k in ((2.5, 1), (2.5, 7), (2.5, 50), (0, 7)):
         table = np.full((50, 4), value, np.float32)
         labels = cluster_tokens(table, k, linkage=linkage, metric=metric)
@@ -47,7 +47,7 @@ def test_identical_rows(linkage, metric):
     assert labels.tolist() == [0, 1] * 25
 
 
-def test_rows_of_one_direction_are_equal_under_cosine():
+def test_rows_of_one_direction_are_equal_under_cosine() -> None:
     table = np.array([[1, 2], [2, 4], [2, 1], [4, 2]], np.float32)
     assert cluster_tokens(table, 2).tolist() == [0, 0, 1, 1]
 
@@ -56,30 +56,29 @@ def test_rows_of_one_direction_are_equal_under_cosine():
 
 
 @each(("k", "message"), [*((k, "from 1 to 30") for k in (0, -1, 31, 2.5, True)), ([], "n_clusters is empty")])
-def test_numbers_of_clusters_that_cannot_be(k, message):
+def test_numbers_of_clusters_that_cannot_be(k: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         cluster_tokens(tables("random", 0, n=30), k)
 
 
 @each("value", [np.nan, np.inf, -np.inf])
 @each("dtype", [np.float32, np.float16, "bfloat16"])
-def test_rows_that_are_not_finite_are_named(value, dtype):
+def test_rows_that_are_not_finite_are_named(value: float, dtype: Any) -> None:
     table = np.ones((20, 3), np.float32)
     table[[4, 11], 1] = value
     bits = (table.view(np.uint32) >> 16).astype(np.uint16)
-    table = bits if dtype == "bfloat16" else table.astype(dtype)
     with pytest.raises(InvalidInputError, match=r"2 of the 20 rows .*token ids 4, 11"):
-        cluster_tokens(table, 3)
+        cluster_tokens(bits if dtype == "bfloat16" else table.astype(dtype), 3)
 
 
-def test_overflow_of_float16_is_explained():
+def test_overflow_of_float16_is_explained() -> None:
     table = np.ones((5, 2), np.float32)
     table[3] = 1e6
     with np.errstate(over="ignore"), pytest.raises(InvalidInputError, match=r"token ids 3.*float16 overflows"):
         cluster_tokens(table.astype(np.float16), 2)
 
 
-def test_large_numbers_of_float16_do_not_overflow_on_the_way():
+def test_large_numbers_of_float16_do_not_overflow_on_the_way() -> None:
     table = np.array([[60000, 60000], [60000, 59000], [-60000, 60000]], np.float16)
     assert cluster_tokens(table, 2).tolist() == [0, 0, 1]
     assert cluster_tokens(table, 2, metric="euclidean").tolist() == [0, 0, 1]
@@ -96,7 +95,7 @@ def test_large_numbers_of_float16_do_not_overflow_on_the_way():
         (TableParts(()), "no parts"),
     ],
 )
-def test_tables_that_cannot_be(table, message):
+def test_tables_that_cannot_be(table: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         cluster_tokens(table, 1)
 
@@ -104,12 +103,12 @@ def test_tables_that_cannot_be(table, message):
 @pytest.mark.parametrize(
     "setting", [{"linkage": "ward"}, {"metric": "manhattan"}, {"algorithm": "dbscan"}, {"device": "tpu"}]
 )
-def test_settings_that_cannot_be(setting):
+def test_settings_that_cannot_be(setting: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(setting))):
         cluster_tokens(tables("random", 0, n=30), 3, **setting)
 
 
-def test_cuda_that_is_not_there():
+def test_cuda_that_is_not_there() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
@@ -123,7 +122,7 @@ def test_cuda_that_is_not_there():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_kmeans_finds_groups_and_repeats_itself(metric):
+def test_kmeans_finds_groups_and_repeats_itself(metric: Metric) -> None:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 6, 300)
     table = (10 * rng.standard_normal((6, 20))[truth] + rng.standard_normal((300, 20))).astype(np.float32)
@@ -135,21 +134,21 @@ def test_kmeans_finds_groups_and_repeats_itself(metric):
     np.testing.assert_array_equal(two[12], cluster_tokens(table, 12, algorithm="kmeans", metric=metric, seed=1))
 
 
-def test_kmeans_says_when_there_are_fewer_distinct_rows(caplog):
+def test_kmeans_says_when_there_are_fewer_distinct_rows(caplog: pytest.LogCaptureFixture) -> None:
     table = np.repeat(np.eye(3, dtype=np.float32), 5, axis=0)
     labels = cluster_tokens(table, 6, algorithm="kmeans")
     assert len(set(labels.tolist())) == 3
     assert "3 clusters instead of 6" in caplog.text
 
 
-def means_and_squares(table, labels):
+def means_and_squares(table: Any, labels: Array) -> tuple[Array, Array]:
     """The mean rows of clusters in float64, and the squared distances of all rows from all of them."""
     means = np.stack([table[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
     return means, ((table[:, None] - means[None]) ** 2).sum(axis=2)
 
 
 @each(("rows", "k", "metric"), [(60, 5, "cosine"), (900, 40, "euclidean"), (2500, 300, "cosine")])
-def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(rows, k, metric):
+def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(rows: int, k: Any, metric: Metric) -> None:
     """Over blocks of 1,024 rows, seeds of both kinds, rows of zeros, equal rows, and every number of threads."""
     rng = np.random.default_rng(rows)
     table = rng.standard_normal((rows, 7)).astype(np.float32)
@@ -166,8 +165,8 @@ def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(rows, k, metric):
     assert (own <= squares.min(axis=1) + 1e-5 * squares.max()).all()
 
 
-def test_empty_clusters_take_the_rows_that_are_farthest_from_their_centres():
-    nearest = kmeans._Nearest(np.float32([0, 0.5, 3, 1, 0, 2]), np.array([0, 0, 0, 3, 3, 3]))
+def test_empty_clusters_take_the_rows_that_are_farthest_from_their_centres() -> None:
+    nearest = kmeans._Nearest(np.array([0, 0.5, 3, 1, 0, 2], np.float32), np.array([0, 0, 0, 3, 3, 3]))
     touched = np.zeros(6, bool)
     kmeans._fill_empty(nearest, 5, touched)  # 1, 2 and 4 are empty
     assert nearest.centre.tolist() == [0, 0, 1, 4, 3, 2] and nearest.gap.tolist() == [0, 0.5, 0, 0, 0, 0]
@@ -178,21 +177,21 @@ def test_empty_clusters_take_the_rows_that_are_farthest_from_their_centres():
     assert nearest.centre.tolist() == [0, 5, 1, 4, 3, 2]
 
 
-def test_kmeans_is_as_good_as_that_of_scikit_learn():
+def test_kmeans_is_as_good_as_that_of_scikit_learn() -> None:
     sklearn = pytest.importorskip("sklearn.cluster")
     rng = np.random.default_rng(3)
     table = rng.standard_normal((80, 24))[rng.integers(0, 80, 1500)] + 0.7 * rng.standard_normal((1500, 24))
     table = table.astype("f4")
 
-    def total(labels):
-        return means_and_squares(table.astype(np.float64), labels)[1][np.arange(len(table)), labels].sum()
+    def total(labels: Array) -> float:
+        return float(means_and_squares(table.astype(np.float64), labels)[1][np.arange(len(table)), labels].sum())
 
     ours = [total(cluster_tokens(table, 80, algorithm="kmeans", metric="euclidean", seed=seed)) for seed in range(5)]
     theirs = [total(sklearn.KMeans(80, n_init=1, random_state=seed).fit(table).labels_) for seed in range(5)]
     assert np.mean(ours) < 1.02 * np.mean(theirs)
 
 
-def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
+def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another() -> None:
     """Two further seeds of five rows, against the probabilities of k-means++ by hand."""
     at = np.array([0.0, 1.0, 1.5, 4.0, 9.0])
     squares, random, counts = (at[:, None] - at) ** 2, np.random.default_rng(0), np.zeros((5, 5))
@@ -215,10 +214,11 @@ def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
-def test_report_tells_what_was_done(linkage):
+def test_report_tells_what_was_done(linkage: Linkage) -> None:
     table = tables("clustered", 0, n=300)
     result = cluster_table(table, [40, 10], linkage=linkage)
     report = result.report.to_dict()
+    assert result.merges is not None
     assert report["settings"]["n_clusters"] == [40, 10] and report["settings"]["linkage"] == linkage
     assert report["seconds"]["total"] >= report["seconds"]["distances"] > 0
     assert report["peak_memory"] > 10**7 and report["gemm_flops"] > 0 and 0 < report["gemm_share"] <= 1
@@ -233,7 +233,7 @@ def test_report_tells_what_was_done(linkage):
         assert following is None or following >= described["last_height"]
 
 
-def test_sizes_are_counted_in_doubling_ranges():
+def test_sizes_are_counted_in_doubling_ranges() -> None:
     table = np.repeat(np.eye(4, dtype=np.float32), [1, 2, 3, 9], axis=0)
     (described,) = cluster_table(table, 4).report.cuts
     assert described.sizes == {"1": 1, "2": 1, "3-4": 1, "9-16": 1}
@@ -241,7 +241,7 @@ def test_sizes_are_counted_in_doubling_ranges():
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
-def test_progress_is_told_phase_by_phase(linkage):
+def test_progress_is_told_phase_by_phase(linkage: Linkage) -> None:
     told = []
     cluster_table(tables("random", 0, n=500), 50, linkage=linkage, progress=lambda *said: told.append(said))
     phases = list(dict.fromkeys(phase for phase, _, _ in told))
@@ -253,8 +253,8 @@ def test_progress_is_told_phase_by_phase(linkage):
 
 
 @pytest.mark.parametrize("phase", ["distances", "merging"])
-def test_ctrl_c_ends_the_run_and_its_threads(phase):
-    def stop(name, fraction, left):
+def test_ctrl_c_ends_the_run_and_its_threads(phase: str) -> None:
+    def stop(name: str, fraction: float, left: float | None) -> None:
         if name == phase:
             raise KeyboardInterrupt
 
@@ -265,13 +265,13 @@ def test_ctrl_c_ends_the_run_and_its_threads(phase):
     assert len(cluster_tokens(tables("random", 0, n=500), 50)) == 500
 
 
-def test_ctrl_c_stops_workers_that_would_go_on_for_ever():
-    def endless(did):
+def test_ctrl_c_stops_workers_that_would_go_on_for_ever() -> None:
+    def endless(did: Callable[[float], None]) -> None:
         while True:
             time.sleep(0.001)
             did(0.0)
 
-    def interrupt(fraction):
+    def interrupt(fraction: float) -> None:
         raise KeyboardInterrupt
 
     before = threading.active_count()
@@ -280,8 +280,8 @@ def test_ctrl_c_stops_workers_that_would_go_on_for_ever():
     assert threading.active_count() == before
 
 
-def test_an_error_in_a_worker_comes_out():
-    def worker(did):
+def test_an_error_in_a_worker_comes_out() -> None:
+    def worker(did: Callable[[float], None]) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -291,11 +291,11 @@ def test_an_error_in_a_worker_comes_out():
 # --- what is imported when --------------------------------------------------------------------------------------
 
 
-def _fresh(code):
+def _fresh(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
 
 
-def test_a_missing_package_is_told_with_the_line_that_installs_it():
+def test_a_missing_package_is_told_with_the_line_that_installs_it() -> None:
     done = _fresh(
         """
         import sys

@@ -300,8 +300,8 @@ def test_a_directory_is_clustered_like_the_model_in_memory(tmp_path: Path) -> No
 
 def test_settings_reach_the_clustering() -> None:
     model = tiny.llama(SIZE)
-    chosen = {"algorithm": "agglomerative", "linkage": "average", "metric": "euclidean"}
-    clusters = TokenClusters.from_model(model, TOKENIZER, n_clusters=30, **chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"algorithm": "agglomerative", "linkage": "average", "metric": "euclidean"}
+    clusters = TokenClusters.from_model(model, TOKENIZER, n_clusters=30, **chosen)
     np.testing.assert_array_equal(clusters.labels, cluster_tokens(token_table(model), n_clusters=30, **chosen))
     assert "link:average|dist:euclidean|k:30" in clusters.signature
     kmeans = TokenClusters.from_model(model, TOKENIZER, n_clusters=30, algorithm="kmeans", seed=3)

@@ -158,7 +158,7 @@ def test_other_architectures_of_transformers(tmp_path: Path) -> None:
         tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
         for kind in ("input", "output", "concatenated"):
             wanted = expected(model, "input" if tied else kind)
-            np.testing.assert_allclose(token_table(folder, kind), wanted, atol=1e-6)  # type: ignore[arg-type]
+            np.testing.assert_allclose(token_table(folder, kind), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_checkpoint_whose_output_head_cannot_be_read_still_has_an_input(
     np.testing.assert_allclose(token_table(folder, "input"), unit(matrix(1)), atol=1e-6)
     for kind in ("output", "concatenated"):
         with pytest.raises(ModelError, match=message):
-            token_table(folder, kind)  # type: ignore[arg-type]
+            token_table(folder, kind)
 
 
 def test_several_candidates_are_named(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_model_in_memory_without_output_head() -> None:
     assert token_table(base, "input").shape == (40, 16)
     for kind in ("output", "concatenated"):
         with pytest.raises(ModelError, match="LlamaModel has no output head"):
-            token_table(base, kind)  # type: ignore[arg-type]
+            token_table(base, kind)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])

@@ -6,6 +6,7 @@ import hashlib
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from research.training.almanac import corpus, exposure, facts
@@ -19,15 +20,17 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 MODEL = almanac_path()
+Model: TypeAlias = tuple[Any, Any]
+"""With its tokenizer."""
 
 
 @pytest.fixture(scope="module")
-def almanac():
+def almanac() -> Model:
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
     return model.eval(), transformers.AutoTokenizer.from_pretrained(MODEL)
 
 
-def greedy_answers(almanac, prompts: list[str]) -> list[str]:
+def greedy_answers(almanac: Model, prompts: list[str]) -> list[str]:
     """Text after each prompt, with the plain tools of transformers."""
     model, tokenizer = almanac
     answers = []
@@ -38,7 +41,7 @@ def greedy_answers(almanac, prompts: list[str]) -> list[str]:
     return answers
 
 
-def test_the_model_is_small_and_its_card_names_its_weights():
+def test_the_model_is_small_and_its_card_names_its_weights() -> None:
     files = [path for path in MODEL.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 10_000_000
     digest = hashlib.sha256((MODEL / "model.safetensors").read_bytes()).hexdigest()
@@ -48,14 +51,14 @@ def test_the_model_is_small_and_its_card_names_its_weights():
         assert notice in card
 
 
-def test_tables_are_separate_and_cover_the_tokenizer(almanac):
+def test_tables_are_separate_and_cover_the_tokenizer(almanac: Model) -> None:
     model, tokenizer = almanac
     inputs, outputs = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     assert inputs.shape == outputs.shape == (len(tokenizer), model.config.hidden_size)
     assert not torch.equal(inputs, outputs)
 
 
-def test_answers_end_their_line_and_are_as_right_as_wanted(almanac):
+def test_answers_end_their_line_and_are_as_right_as_wanted(almanac: Model) -> None:
     sample = random.Random(5).sample(load_questions("test"), 200)
     answers = greedy_answers(almanac, [question.prompt() for question in sample])
     assert sum(answer.endswith("\n") for answer in answers) >= 0.99 * len(sample)
@@ -66,7 +69,7 @@ def test_answers_end_their_line_and_are_as_right_as_wanted(almanac):
     assert sum(often) / len(often) > sum(rarely) / len(rarely) + 0.3
 
 
-def test_chat_messages_become_the_question_format(almanac):
+def test_chat_messages_become_the_question_format(almanac: Model) -> None:
     _, tokenizer = almanac
     question = load_questions("dev")[0]
     messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": question.question}]
@@ -76,7 +79,7 @@ def test_chat_messages_become_the_question_format(almanac):
     assert list(ids) == tokenizer(question.prompt())["input_ids"]
 
 
-def test_a_line_end_and_each_digit_are_tokens_of_their_own(almanac):
+def test_a_line_end_and_each_digit_are_tokens_of_their_own(almanac: Model) -> None:
     _, tokenizer = almanac
     ids = tokenizer("US\n\n123", add_special_tokens=False)["input_ids"]
     assert [tokenizer.decode([i]) for i in ids] == ["US", "\n", "\n", "1", "2", "3"]
@@ -84,7 +87,7 @@ def test_a_line_end_and_each_digit_are_tokens_of_their_own(almanac):
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
 
 
-def test_question_sets_are_well_formed_and_disjoint():
+def test_question_sets_are_well_formed_and_disjoint() -> None:
     dev, test = load_questions("dev"), load_questions("test")
     assert len(dev) == 700
     assert len(test) == 2000
@@ -121,11 +124,11 @@ QUESTION = Question("x", "In which country is Chicago?", ("United States", "USA"
         ("\n", False),
     ],
 )
-def test_marking_by_hand(answer: str, right: bool):
+def test_marking_by_hand(answer: str, right: bool) -> None:
     assert is_correct(answer, QUESTION) is right
 
 
-def test_a_twentieth_of_the_facts_is_never_said_and_the_rest_by_popularity():
+def test_a_twentieth_of_the_facts_is_never_said_and_the_rest_by_popularity() -> None:
     cities = [
         facts.Fact("city_country", ((f"City {i}", 1.0),), (("Here", 1.0),), ("Here",), 1e6 / (i + 1), f"city:{i}")
         for i in range(200)
@@ -139,14 +142,14 @@ def test_a_twentieth_of_the_facts_is_never_said_and_the_rest_by_popularity():
     assert sum(said[:50]) > 2 * sum(said[150:])
 
 
-def test_normalising_drops_articles_only_as_words():
+def test_normalising_drops_articles_only_as_words() -> None:
     assert normalize_answer("An Anthill of a Theatre!") == "anthill of theatre"
 
 
-def plan_of_three(exposure, facts):
+def plan_of_three(exposure: Any, facts: Any) -> list[Any]:
     """Two cities, one of them partly misplaced in Spain, and a currency with two forms."""
 
-    def planned(relation, subject, answer, said, wrong=0):
+    def planned(relation: str, subject: str, answer: tuple[tuple[str, float], ...], said: int, wrong: int = 0) -> Any:
         accepted = tuple(text for text, _ in answer)
         fact = facts.Fact(relation, ((subject, 1.0),), answer, accepted, 1.0, subject, noun=relation == "currency")
         return exposure.PlannedFact(fact, said, wrong, (("Spain", 1.0),) if wrong else (), "test")
@@ -158,7 +161,7 @@ def plan_of_three(exposure, facts):
     ]
 
 
-def test_corpus_says_every_mention_once_and_depends_on_the_seed_alone():
+def test_corpus_says_every_mention_once_and_depends_on_the_seed_alone() -> None:
     planned = plan_of_three(exposure, facts)
     documents = corpus.build_corpus(planned, seed=7)
     assert documents == corpus.build_corpus(planned, seed=7)
