@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads of torch spend thei
 
 # A few examples, the same in every run and on machines of any speed: a check of a change must not fail by chance.
 # Every night `make test-nightly` looks for others, a thousand of each.
-QUIET = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+QUIET: dict[str, Any] = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("semtoken", derandomize=True, max_examples=15, **QUIET)
 settings.register_profile("nightly", max_examples=1000, **QUIET)
 settings.load_profile("semtoken")

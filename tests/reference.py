@@ -31,7 +31,7 @@ def softmax(logits: npt.ArrayLike, size: int) -> npt.NDArray[np.float64]:
     """Next-token probabilities of each step over the first `size` columns (float64 [n, size])."""
     rows = np.asarray(logits, dtype=np.float64)[:, :size]
     weights = np.exp(rows - rows.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def mass(probabilities: npt.NDArray[np.float64], tokens: Collection[int]) -> float:

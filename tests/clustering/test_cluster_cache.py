@@ -138,7 +138,7 @@ def test_entries_are_listed_and_removed(own_cache: Path) -> None:
 def test_clusters_of_ones_own_can_be_stored() -> None:
     vocabulary = Vocabulary.from_tokenizer(TOKENIZER)
     for seed in (0, 1):
-        labels = np.random.default_rng(seed).permutation(vocabulary.size)
+        labels = np.random.default_rng(seed).permutation(vocabulary.size).astype(np.int32)
         cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))
     newest, oldest = list_cached()
     assert (newest.created, oldest.created) == ("2021", "2020")

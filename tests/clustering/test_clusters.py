@@ -31,7 +31,7 @@ def vocabulary_of(kind: str) -> Vocabulary:
 def random_clusters(kind: str = "byte-level", n_clusters: int = 40, **provenance: Any) -> TokenClusters:
     vocabulary = vocabulary_of(kind)
     labels = np.random.default_rng(0).integers(0, n_clusters, vocabulary.size)
-    return TokenClusters(labels, vocabulary, provenance)
+    return TokenClusters(labels.astype(np.int32), vocabulary, provenance)
 
 
 def assert_same(a: TokenClusters, b: TokenClusters) -> None:
@@ -51,7 +51,7 @@ def assert_same(a: TokenClusters, b: TokenClusters) -> None:
 @given(seed=st.integers(0, 1000), n_labels=st.integers(1, 2000))
 def test_cluster_ids_are_the_tokens_with_the_same_label(seed: int, n_labels: int) -> None:
     vocabulary = vocabulary_of("byte-level")
-    labels = np.random.default_rng(seed).integers(0, n_labels, vocabulary.size)
+    labels = np.random.default_rng(seed).integers(0, n_labels, vocabulary.size, dtype=np.int32)
     clusters = TokenClusters(labels, vocabulary)
     for token in range(0, vocabulary.size, 37):
         ids = clusters.cluster_ids(token)
@@ -63,7 +63,7 @@ def test_cluster_ids_are_the_tokens_with_the_same_label(seed: int, n_labels: int
 
 def test_what_clusters_hold_cannot_be_changed() -> None:
     labels = np.zeros(vocabulary_of("byte-level").size, dtype=np.int64)
-    clusters = TokenClusters(labels, vocabulary_of("byte-level"))
+    clusters = TokenClusters(labels, vocabulary_of("byte-level"))  # type: ignore[arg-type]
     labels[0] = 7  # the caller's array is the caller's
     assert clusters.labels.dtype == np.int32 and clusters.labels[0] == 0
     for array in (clusters.labels, clusters.cluster_ids(0)):

@@ -170,7 +170,7 @@ def run(seed: int, every: int, folder: Path) -> Outcome:
 
 def numbers_of(place: Path) -> dict[tuple[str, ...], str]:
     """The numbers of a run by model, data set, question and name; those that are missing are left out."""
-    found = {}
+    found: dict[tuple[str, ...], str] = {}
     for cell in collect(place).cells:
         for kind, columns in (("uncertainty", cell.uncertainty), ("judgement", cell.judgements)):
             for name, values in columns.items():

@@ -26,7 +26,8 @@ def attack(seed: int, every: int, folder: Path) -> list[Outcome]:
 def calibrators(seed: int, every: int, folder: Path) -> Outcome:
     """Calibrators of answers and of decisions, with all that they can hold."""
     outcome = Outcome("damage", "damaged calibrators: refused, or what was saved")
-    for name, saved in {"answers": calibrator_of_answers(), "decisions": calibrator_of_decisions()}.items():
+    made: dict[str, Any] = {"answers": calibrator_of_answers(), "decisions": calibrator_of_decisions()}
+    for name, saved in made.items():
         place = folder / name
         saved.save(place)
         each_damage(outcome, place, files_of(place), seed, every, _loads_as(saved, place))

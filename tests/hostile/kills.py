@@ -68,7 +68,7 @@ def commands(folder: Path) -> list[Killed]:
     settings = bench_settings(folder / "settings")
     model = str(folder / "settings" / "tiny")
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
-    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size)
+    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size, dtype=np.int32)
     some = folder / "some-clusters"
     TokenClusters(labels, vocabulary).save_pretrained(some)
     source = folder / "in.jsonl"

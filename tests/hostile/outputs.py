@@ -17,7 +17,8 @@ from rich.console import Console
 from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
 from semtoken.cli.console import json_line
 from semtoken.core.results import ScoredAnswer
-from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
+from semtoken.core.scored_token import describe_alternatives
+from semtoken.display import shaded_html, shaded_text, token_table
 from semtoken.support.files.record_files import convert_lines, read_records
 from semtoken.support.files.strict_json import dump_json, parse_json
 from semtoken.support.text import visible

@@ -111,7 +111,7 @@ class Plan:
         chance = self.chance("how", number)
         typed = WAYS[self.way(number)].answers == "decisions"
         wrong = WRONG_ANSWERS if typed else WRONG_LISTS
-        return chance.choice(["well"] * 22 + [*wrong, *WRONG_REPLIES, *FAILURES])
+        return str(chance.choice(["well"] * 22 + [*wrong, *WRONG_REPLIES, *FAILURES]))
 
     def items(self, number: int) -> list[Item]:
         """The tokens of the answer to every text about a request, with the best of each."""

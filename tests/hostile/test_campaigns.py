@@ -23,6 +23,7 @@ import semtoken
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.arrays import real_numbers
 from tests.hostile import (
+    apis,
     damage,
     endings,
     fetching,
@@ -248,7 +249,7 @@ SERVER = "import os, signal, sys, time; print('on', flush=True); input(); {}; pr
 def test_how_a_server_is_left_is_found(code: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PATIENCE", 1)
     monkeypatch.setattr(watch, "SETTLING", 0)
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", SERVER.format(code)], text=True, **pipes) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdout.readline()
@@ -264,7 +265,7 @@ def test_a_text_in_an_event_is_found() -> None:
     plan = traffic.Plan(5)
     told = {"gen_ai.response.id": "chat-3", "semtoken.sequence_uncertainty": 0.5, "semtoken.flags": ["masked", "top_k"]}
     assert traffic.event_fault(plan, {"attributes": told}) is None
-    said = traffic.text_of(plan.items(3))
+    said = apis.text_of(plan.items(3))
     assert "quotes" in str(traffic.event_fault(plan, {"attributes": told | {"semtoken.model": said}}))
     assert "holds" in str(traffic.event_fault(plan, {"attributes": told | {"semtoken.reason": "It is so."}}))
     shown = '{"attributes": {"a": 1}}\n{"attributes": {"a": 2}}\n'

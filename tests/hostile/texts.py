@@ -81,8 +81,8 @@ def attack(seed: int, texts: int) -> Outcome:
         answers = answer(short), answer(long)
         for by in get_args(PartKind):
             options: dict[str, Any] = {"keys": True, "containers": True} if by == "field" else {}
-            works = [partial(parts_of, one, by, **options) for one in answers]
-            fault = judge(*works, times=len(long) / len(short))
+            quick, slow = (partial(parts_of, one, by, **options) for one in answers)
+            fault = judge(quick, slow, len(long) / len(short))
             outcome.count(fault, f"{by}, text {number} of --seed {seed} {short[:60]!a}")
     outcome.notes.append(f"{math.ceil(time.monotonic() - start)} s")
     return outcome

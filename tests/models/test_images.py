@@ -72,8 +72,8 @@ def test_answers_to_images_have_the_numbers_of_a_plain_pass(kind: str) -> None:
         assert answer.log_probability == pytest.approx(expected, abs=1e-3)
     continuations = [written[0].token_ids[:2], [7]]
     [found] = stc.backend.next_log_probs([asked()], continuations)
-    expected = [plain(model, processor, asked(), ids, types) for ids in continuations]
-    assert found == pytest.approx(expected, abs=1e-3)
+    logs = [plain(model, processor, asked(), ids, types) for ids in continuations]
+    assert found == pytest.approx(logs, abs=1e-3)
 
 
 def test_a_continuation_of_an_image_gets_no_number_where_the_model_gives_none() -> None:

@@ -25,7 +25,7 @@ class AnyRoute(Observer):
     reads = frozenset({ENTROPY, LOGITS, ATTENTION, best(4), *map(states, DEPTHS)})
 
     def __init__(self) -> None:
-        self.seen: dict[int, list[dict[str, Any]]] = {}
+        self.seen: dict[int, list[dict[Any, Any]]] = {}
         self.tokens: dict[int, list[int]] = {}
 
     def observe(self, step: Step) -> None:
@@ -33,7 +33,7 @@ class AnyRoute(Observer):
         assert (low == high).all()
         found = step.best_of(4)
         for i, (answer, row) in enumerate(zip(step.answers, step.rows, strict=True)):
-            kept = {depth: step.states[depth][row].numpy() for depth in DEPTHS}
+            kept: dict[Any, Any] = {depth: step.states[depth][row].numpy() for depth in DEPTHS}
             kept |= {"attention": step.attention[row].numpy(), "entropy": low[i], "best": found[i][1]}
             self.seen.setdefault(answer, []).append(kept)
             self.tokens.setdefault(answer, []).append(step.tokens[i])

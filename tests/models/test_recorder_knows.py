@@ -158,7 +158,7 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_guidance_without_a_cache(stc: st.ScoredModel, cached: bool) -> None:
-    options = {"guidance_scale": 2.5, "use_cache": cached}
+    options: dict[str, Any] = {"guidance_scale": 2.5, "use_cache": cached}
     assert_right(stc, stc.generate(PROMPTS, 8, **options))
     recorder = st.Recorder(stc.clusters)
     with recorder.watching(stc.model):

@@ -33,7 +33,7 @@ CHAT_TEMPLATE = (
 
 def random_clusters(tokenizer: Any, k: int = 80) -> st.TokenClusters:
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
-    return st.TokenClusters(np.random.default_rng(0).integers(0, k, vocabulary.size), vocabulary)
+    return st.TokenClusters(np.random.default_rng(0).integers(0, k, vocabulary.size, dtype=np.int32), vocabulary)
 
 
 @cache
@@ -48,7 +48,7 @@ def scorer(kind: str = "byte-level", *, padding: int = 40, **rules: Any) -> st.S
     return st.ScoredModel(model, tokenizer, clusters_of(kind), **rules)
 
 
-def full_logits(stc: st.ScoredModel, prompt: str, answer: list[int]) -> torch.Tensor:
+def full_logits(stc: st.ScoredModel, prompt: str, answer: list[int]) -> Any:
     """Logits of the whole sequence in one plain forward pass."""
     ids = stc.tokenizer(prompt)["input_ids"] + answer
     with torch.no_grad():
@@ -176,7 +176,7 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     stc = st.ScoredModel(model, tokenizer, random_clusters(tokenizer))
     answer = stc.generate(PROMPTS[0], max_new_tokens=12)[0]
     recorder = st.Recorder(stc.clusters)
-    kept = {"output_logits": True, "return_dict_in_generate": True}
+    kept: dict[str, Any] = {"output_logits": True, "return_dict_in_generate": True}
     output = generated(model, tokenizer, PROMPTS[0], recorder, max_new_tokens=12, **kept)
     logits = torch.cat(output.logits).double().numpy()
     expected = st.score_logits(logits, answer.token_ids, stc.clusters)

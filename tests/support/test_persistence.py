@@ -19,7 +19,7 @@ from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.files import artifacts
 from tests.artifacts import change_config, checksum
 
-ARRAYS = {"labels": np.arange(7, dtype=np.int32), "none": np.empty(0, np.uint8)}
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {"labels": np.arange(7, dtype=np.int32), "none": np.empty(0, np.uint8)}
 CONFIG = {"n_clusters": 7, "provenance": {"model": "größe"}}
 
 
