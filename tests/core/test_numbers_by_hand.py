@@ -5,19 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, check_shared_vocabulary
 from semtoken.core.engine_tokens.passes import steps_in_files
 from semtoken.core.engine_tokens.placing import SpelledText, find_text, pieces_of, place_of_answer
-from semtoken.core.engine_tokens.precision import (
-    BFLOAT16,
-    Precision,
-    Rounding,
-    unit_of,
-    written,
-)
 from semtoken.core.engine_tokens.spellings import (
     as_top_steps,
     steps_from_items,
@@ -29,34 +21,11 @@ from semtoken.core.engine_tokens.top_steps import (
     StepList,
     as_bytes,
     as_id,
-    is_given,
-    is_own,
-    is_same_number,
     log_prob_or_none,
     text_or_empty,
 )
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.core.test_scoring import small_kind
-
-
-def test_what_engines_write_for_a_number_that_they_do_not_give() -> None:
-    assert [is_given(x) for x in (-math.inf, -9999.0, -9998.0, -9997.9, -1000.0, 0.0)] == [False] * 3 + [True] * 3
-    stand_ins = (-9999.0, -1000.0, -999.0, -100.0)
-    assert not any(map(is_own, stand_ins))
-    assert all(map(is_own, (-9997.9, -1000.5, -998.0, -100.1, -99.9, -101.0, 0.0)))
-
-
-def test_two_numbers_are_one_to_the_last_digit_of_the_shorter_one() -> None:
-    pairs = (
-        (-0.01, -0.02),
-        (-1.25, -1.2549),
-        (-0.5, -0.5009),
-        (-0.01, -0.021),
-        (-0.5, -0.6),
-        (-2.0, -2.1),
-        (0.0, -0.001),
-    )
-    assert [is_same_number(*pair) for pair in pairs] == [True] * 3 + [False] * 4
 
 
 def test_missing_steps_are_counted_from_the_beginning_of_the_first_list() -> None:
@@ -87,44 +56,6 @@ def test_ids_bytes_and_numbers_that_may_be_missing() -> None:
     with pytest.raises(InvalidInputError) as error:
         as_id("9" * 100, "id")
     assert len(str(error.value)) == len("id must be an integer from 0. Got  instead.") + 80
-
-
-def test_a_number_of_some_digits_is_off_by_a_unit_of_its_last_one() -> None:
-    sizes = [0.0, 0.000125, 0.5, 1.0, 1.25, 9.99, 10.0, 30.0, 123.0, math.inf]
-    units = [0.0, 1e-6, 1e-3, 1e-2, 1e-2, 1e-2, 0.1, 0.1, 1.0, 0.0]
-    assert Rounding(digits=3).beyond(-np.array(sizes)) == pytest.approx(units, rel=1e-9)
-    assert [unit_of(size, 3) for size in sizes[1:-1]] == pytest.approx(units[1:-1], rel=1e-9)
-    assert Rounding(digits=3, relative=0.25).beyond(-np.array(sizes[:-1])) == pytest.approx(
-        [unit + size / 4 for unit, size in zip(units[:-1], sizes[:-1], strict=True)]
-    )
-    for size, unit in ((10 * (1 - 0.9e-9), 0.1), (10 * (1 - 1.1e-9), 0.01)):  # just below a power of ten
-        assert unit_of(size, 3) == pytest.approx(unit)
-    assert Rounding(relative=0.25).beyond(np.array([-math.inf, -1.0])).tolist() == [0.0, 0.25]
-    assert Rounding().even and not Rounding(digits=3).even and not Rounding(relative=0.25).even
-
-
-def test_one_number_in_full_tells_wherever_it_comes() -> None:
-    for place in (0, 15, 16, 17, 40):
-        precision = Precision()
-        precision.add([-1.25] * place + [math.log(0.3)] + [-1.25] * (41 - place))
-        assert precision.in_full and precision.rounding == Rounding()
-    precision = Precision()
-    precision.add([-1.25, 0.0, -9999.0, -9998.0, -math.inf])
-    assert not precision.in_full and precision.rounding == Rounding(pytest.approx(0.01 + 1e-5), None, BFLOAT16)
-
-
-@pytest.mark.parametrize(("number", "most"), [(-1.25, 1e-8), (-0.25, 1e-8), (-3.75, 5e-9 * 3.75), (-5.25, 5e-9 * 5.25)])
-def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_digits(
-    number: float, most: float
-) -> None:
-    for sign in (1, -1):
-        assert written([number + sign * 0.97 * most])[0] == 2
-        assert written([number + sign * 1.03 * most])[0] == 7
-
-
-def test_a_number_may_be_off_by_a_quarter_of_its_last_decimal_in_float32() -> None:
-    for number, decimals in ((1.234567, 6), (1.244567, 6), (1.264567, 7)):
-        assert written([float(np.float32(number))])[0] == decimals
 
 
 @pytest.mark.parametrize(

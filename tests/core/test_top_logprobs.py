@@ -19,13 +19,9 @@ from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, scor
 from semtoken.core import GrowingAnswer, ScoringRules, scorer_for
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.core.engine_tokens.precision import (
-    BFLOAT16,
     FEW_DECIMALS,
-    FLOAT16,
     MANY_NUMBERS,
     ROUNDING,
-    Precision,
-    Rounding,
     written,
 )
 from semtoken.core.flags import borrowed_flags
@@ -447,63 +443,6 @@ def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how:
     if len(numbers) < MANY_NUMBERS and digits <= 1 and decimals <= FEW_DECIMALS:
         return  # they count as written by hand: -30 alone would have to stand for all from -25 to -35
     assert low <= exact.sequence_uncertainty <= high
-
-
-def rounding_of(*numbers: float) -> Rounding:
-    """What a reply of these numbers tells of them."""
-    precision = Precision()
-    for number in numbers:
-        precision.add([number])
-    return precision.rounding
-
-
-@each(
-    ("numbers", "off"),
-    [
-        ((-1.2345, -0.0012), 1e-4),
-        ((-1.25, -12.53, -0.01), 1e-2),
-        ((-0.12, -0.5), 1e-2),
-        ((-0.1, -0.2, -2.0), 0),  # written by hand rather than rounded
-        ((-0.0001,), 1e-4),
-        ((-0.01,), 0),
-        ((*(-0.1 * i for i in range(1, 10)),), 0),
-        ((*(-0.1 * i for i in range(1, 11)), -1.5), 0.1),
-        ((-1.234567, -0.1), 1e-6),
-        ((-1.2345678, -0.1), 0),
-        ((-0.0, -1e-30), 0),
-        ((), 0),
-    ],
-)
-def test_few_decimals_widen_the_interval(numbers: tuple[float, ...], off: float) -> None:
-    found = rounding_of(*numbers)
-    assert found.off == pytest.approx(ROUNDING + off)
-    assert found.even
-
-
-def test_few_significant_digits_widen_it_by_a_unit_of_each_number() -> None:
-    found = rounding_of(-0.5234, -12.34, -1.234, -0.00012345678)
-    assert found.off == pytest.approx(ROUNDING) and found.even
-    found = rounding_of(-0.5234, -12.34, -0.0001234)
-    assert found.off == pytest.approx(ROUNDING)
-    beyond = found.beyond(np.array([-0.5234, -12.34, -0.0001234, -9.9999999999, 0.0, -math.inf]))
-    assert beyond == pytest.approx([1e-4, 1e-2, 1e-7, 1e-2, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("numbers", "relative"),
-    [
-        ((-1.0078125,), BFLOAT16),
-        ((-1.0078125 * (1 - 1.9e-7),), BFLOAT16),  # as float32 is printed
-        ((-1.0009765625,), FLOAT16),
-        ((-1.0078125, -1.0009765625), FLOAT16),
-        ((-1.0078125, -(2.0**-60)), BFLOAT16),  # float16 has no such number
-        ((-1.0009765625, -(2.0**-30)), 0.0),
-        ((-0.3,), 0.0),
-        ((-math.log(2),), 0.0),
-    ],
-)
-def test_half_precision_is_known_by_its_bits(numbers: tuple[float, ...], relative: float) -> None:
-    assert rounding_of(*numbers).relative == relative
 
 
 # --- names that several tokens share ---------------------------------------------------------------------------------
