@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken, as_top_steps
-from semtoken.core.engine_tokens.passes import has_twice, steps_in_files, without_copied_lists, without_doubles
+from semtoken.core.engine_tokens.passes import steps_in_files, without_copied_lists, without_doubles
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items, steps_from_lists
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList
 from semtoken.errors import InvalidInputError
@@ -93,13 +93,6 @@ def test_names_of_files_may_have_ids() -> None:
     found = steps_in_files([TopStep(TopToken(-0.1, 3, "\u2581a"), (TopToken(-0.1, 3, "\u2581a"),))])
     assert found is not None and found[0].names == ((3, " a", b" a"),) * 2
     assert steps_in_files([TopStep(TopToken(-0.1, 3, "\u2581a b"), ())]) is None
-
-
-@pytest.mark.parametrize(("number", "twice"), [(-0.1234, False), (-0.12345, True)])
-def test_steps_without_lists_are_there_twice_where_a_number_that_is_not_round_is(number: float, twice: bool) -> None:
-    assert has_twice([columns("a", number), columns("a", number)]) == twice
-    assert has_twice([columns("ab", number, -3.0), columns("ab", number, -3.0)]) == twice
-    assert not has_twice([columns("a", number), columns("b", number)])
 
 
 @pytest.mark.parametrize(

@@ -164,30 +164,36 @@ def step(log_prob: float, *others: float, text: str = "a") -> TopStep:
     return TopStep(chosen, [chosen, *(TopToken(p, text=f"b{k}") for k, p in enumerate(others))] if others else [])
 
 
-def test_tokens_that_share_few_numbers_by_chance_were_not_sent_twice() -> None:
-    """Of two entries, in logits that are multiples of an eighth: what is sure, and its rival, as in JSON."""
-    for eighths in (12, 60, 115):
-        own = -math.log1p(math.exp(-eighths / 8))
-        pair = step(own, own - eighths / 8, text='"')
-        assert not has_twice([pair, step(-0.5, -3.0), pair])
-    numbers = [-0.7, -0.95, -2.2, -4.45]  # of four, where three differences of eighths agree
-    assert has_twice([step(*[number - 0.00123 for number in numbers])] * 2)
+CHUNK = [step(-0.12345, text="a"), step(-0.34567, text="b"), step(-0.56789, text="c")]
+LONG, SHORT, ALONE, OTHER = step(-0.12345, -2.5), step(-0.1234, -2.5), step(-0.12345), step(-0.5, -3.0)
+SURE = [step(own := -math.log1p(math.exp(-eighths / 8)), own - eighths / 8, text='"') for eighths in (12, 60, 115)]
+"""Of two entries, in logits that are multiples of an eighth: what is sure, and its rival, as in JSON."""
+FOUR = step(*(number - 0.00123 for number in (-0.7, -0.95, -2.2, -4.45)))
+"""Of four, where three differences of eighths agree."""
 
 
-def test_a_chunk_of_several_tokens_came_twice() -> None:
-    chunk = [step(-0.12345, text="a"), step(-0.34567, text="b"), step(-0.56789, text="c")]
-    assert has_twice([step(-0.9), *chunk, *chunk])
-    assert not has_twice([*chunk, step(-0.9), *chunk])
-
-
-def test_numbers_of_more_than_four_decimals_that_come_twice_were_sent_twice() -> None:
-    long, short = step(-0.12345, -2.5), step(-0.1234, -2.5)
-    alone = step(-0.12345)
-    other = step(-0.5, -3.0)
-    assert has_twice([long, other, long]) and not has_twice([short, other, short])
-    assert has_twice([alone, alone, other]) and not has_twice([alone, other, alone])
-    assert has_twice([other, alone, alone]) and not has_twice([short, short, other])
-    assert not has_twice([long, step(-0.12345, -2.75)]) and not has_twice([long, other])
+@each(
+    ("steps", "twice"),
+    [
+        *(([pair, OTHER, pair], False) for pair in SURE),
+        ([FOUR, FOUR], True),
+        ([OTHER, *CHUNK, *CHUNK], True),
+        ([*CHUNK, OTHER, *CHUNK], False),
+        # numbers of more than four decimals
+        ([LONG, OTHER, LONG], True),
+        ([SHORT, OTHER, SHORT], False),
+        ([ALONE, ALONE, OTHER], True),
+        ([OTHER, ALONE, ALONE], True),
+        ([ALONE, OTHER, ALONE], False),
+        ([SHORT, SHORT, OTHER], False),
+        ([step(-0.1234), step(-0.1234)], False),
+        ([ALONE, step(-0.12345, text="b")], False),
+        ([LONG, step(-0.12345, -2.75)], False),
+        ([LONG, OTHER], False),
+    ],
+)
+def test_steps_were_sent_twice_if_numbers_come_again_that_do_not_by_chance(steps: list[TopStep], twice: bool) -> None:
+    assert has_twice(steps) == twice
 
 
 def test_a_whole_character_with_the_number_of_its_last_piece_is_found() -> None:
