@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from semtoken.core.results.blocks import block_of, blocks_of, final_block, risk_of
 from semtoken.replies.checking.saved_blocks import blocks_of_reply
+from tests.replies.made import events
 
 BLOCK = {"version": 1, "sequence_uncertainty": 0.25}
 
@@ -67,5 +67,5 @@ def test_the_block_of_a_saved_stream_is_that_of_its_choice(index: dict[str, int]
         {"choices": [{**index, "delta": {"content": "Oslo"}}]},
         {"choices": [{**index, "semtoken": final}]},
     ]
-    stream = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    stream = events(*chunks, done=True)
     assert blocks_of_reply(stream) == {index.get("index", 0): final}

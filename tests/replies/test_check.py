@@ -30,6 +30,7 @@ from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.files.record_files import read_records, write_records
 from tests.cli.run import invoke
+from tests.replies.made import listed
 
 RECORDED = Path(__file__).parents[1] / "replies" / "data"
 
@@ -38,11 +39,7 @@ def reply(
     tokens: list[tuple[str, float]], *, others: dict[int, list[tuple[str, float]]] | None = None
 ) -> dict[str, Any]:
     """A chat reply of OpenAI's shape, with log-probabilities of the written tokens and of some others."""
-    content = []
-    for i, (token, p) in enumerate(tokens):
-        top = [(token, p), *((others or {}).get(i, []))]
-        listed = [{"token": t, "logprob": q, "bytes": list(t.encode())} for t, q in top]
-        content.append(listed[0] | {"top_logprobs": listed})
+    content = [listed(*one, *(others or {}).get(i, [])) for i, one in enumerate(tokens)]
     text = "".join(token for token, _ in tokens)
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return {"object": "chat.completion", "model": "m", "choices": [choice | {"logprobs": {"content": content}}]}

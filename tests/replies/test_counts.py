@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -18,13 +17,10 @@ from semtoken.core.engine_tokens.passes import (
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
+from tests.replies.made import events, item
 from tests.rows import each
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
-
-
-def item(text: str, log_prob: float = -0.25) -> dict[str, Any]:
-    return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), "top_logprobs": []}
 
 
 def choice(words: list[str] | None = None, text: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -127,11 +123,10 @@ def test_a_stream_of_responses_is_held_against_its_count_as_the_whole_reply_is(
     part = {"type": "output_text", "text": "é!", "logprobs": items if repeated else []}
     output = [{"type": "message", "role": "assistant", "content": [part]}]
     response = {"object": "response", "status": "completed", "output": output, "usage": {"output_tokens": tokens}}
-    events = [
+    stream = events(
         {"type": "response.output_text.delta", "delta": "é!", "logprobs": items},
         {"type": "response.completed", "response": response},
-    ]
-    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    )
     if said is None:
         with pytest.raises(BackendError, match="counts 5 tokens and lists 2"):
             score_reply(stream)
@@ -233,7 +228,7 @@ def streamed(*chunks: tuple[int, str, str | None]) -> ReplyStream:
             "finish_reason": reason,
             "logprobs": {"content": [item(text)]},
         }
-        stream.feed(f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [one]})}\n\n")
+        stream.feed(events({"object": "chat.completion.chunk", "choices": [one]}))
     stream.feed("data: [DONE]\n\n")
     return stream
 

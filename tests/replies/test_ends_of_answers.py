@@ -12,23 +12,20 @@ import pytest
 
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
+from tests.replies.made import Item, entry, events
 from tests.replies.recorded import NAMES, recording
 from tests.rows import each
 
-Item = dict[str, Any]
 SAID = (("Os", 0.8), ("lo", 0.9))
 NUMBER = math.log(0.8) + math.log(0.9)
 PAST = (("\n", 0.9), ("Q", 0.8), (":", 0.99), (" What", 0.2), (" is", 0.5), (" it", 0.4))
 
 
 def item(text: str, probability: float, token: int | None = None) -> Item:
-    def named(name: str, log_prob: float, number: int | None) -> Item:
-        known = {} if number is None else {"id": number}
-        return known | {"token": name, "logprob": log_prob, "bytes": list(name.encode())}
-
-    own, rest = math.log(probability), math.log((1 - probability) / 2)
-    rival = named("zzz", rest, None if token is None else token + 1)
-    return named(text, own, token) | {"top_logprobs": [named(text, own, token), rival]}
+    """A token with one rival, which has half of the rest; both have ids if one is given."""
+    known, next_one = ({}, {}) if token is None else ({"id": token}, {"id": token + 1})
+    own = entry(text, math.log(probability), **known)
+    return own | {"top_logprobs": [own, entry("zzz", math.log((1 - probability) / 2), **next_one)]}
 
 
 def reply(text: str, items: list[Item], *, usage: int | None = None, **choice: Any) -> dict[str, Any]:
@@ -48,8 +45,7 @@ def streamed(whole: dict[str, Any]) -> str:
         items = items[1:]
     end = {name: choice[name] for name in ("finish_reason", "stop_reason") if name in choice}
     chunks.append({"index": 0, "delta": {"content": ""}, "logprobs": {"content": items}} | end)
-    events = [{"object": "chat.completion.chunk", "choices": [chunk]} for chunk in chunks]
-    return "".join(f"data: {json.dumps(event)}\n\n" for event in [*events]) + "data: [DONE]\n\n"
+    return events(*({"object": "chat.completion.chunk", "choices": [chunk]} for chunk in chunks), done=True)
 
 
 @each("past", range(1, 7))

@@ -15,16 +15,9 @@ from semtoken import score_reply
 from semtoken.clustering.tokenizers import byte_alphabet
 from semtoken.errors import SemtokenError
 from semtoken.replies import read_reply
+from tests.replies.made import Item, events, listed
 
-Item = dict[str, Any]
 LETTERS = {value: key for key, value in byte_alphabet().items()}
-
-
-def item(text: str, log_prob: float, *others: tuple[str, float]) -> Item:
-    def named(name: str, number: float) -> Item:
-        return {"token": name, "logprob": number, "bytes": list(name.encode())}
-
-    return named(text, log_prob) | {"top_logprobs": [named(*one) for one in ((text, log_prob), *others)]}
 
 
 def reply(text: str | None, items: list[Item], *, end: str | None = "stop", **more: Any) -> Any:
@@ -32,7 +25,7 @@ def reply(text: str | None, items: list[Item], *, end: str | None = "stop", **mo
     return {"object": "chat.completion", "choices": [choice]}
 
 
-SAID = [item("Oslo", -0.22314, (" Oslo", -2.99573)), item(".", -0.10536, ("!", -2.5))]
+SAID = [listed("Oslo", -0.22314, (" Oslo", -2.99573)), listed(".", -0.10536, ("!", -2.5))]
 NUMBER = math.log(0.8 + 0.05) - 0.10536
 FAULTS = st.sampled_from([None, math.nan, math.inf, -math.inf, -9999.0, -3.4e38])
 
@@ -69,7 +62,7 @@ def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
     words = ["Yes", *[" yes"] * (count - 1)]
-    items = [item(word, 0.0) | {"top_logprobs": []} for word in words]
+    items = [listed(word, 0.0) | {"top_logprobs": []} for word in words]
     with pytest.raises(SemtokenError, match="log-probability 0"):
         score_reply(reply("".join(words), items))
 
@@ -78,7 +71,7 @@ def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
 def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
     """The same number as for decoded names: blanks are "Ġ", other bytes letters of an alphabet."""
     words = [f" {word}" for word in text.split()]
-    plain = [item(word, -0.30001, (word.upper(), -2.30001)) for word in words]
+    plain = [listed(word, -0.30001, (word.upper(), -2.30001)) for word in words]
     spelled = copy.deepcopy(plain)
     for one in [token for each in spelled for token in (each, *each["top_logprobs"])]:
         one["token"] = "".join(LETTERS[byte] for byte in one["token"].encode())
@@ -126,7 +119,7 @@ def streamed(chunks: list[list[Item]]) -> list[Any]:
 def test_chunks_that_repeat_what_came_before_give_no_number(
     words: list[tuple[str, float]], data: st.DataObject
 ) -> None:
-    items = [item(f" {word}", number, ("?", -5.0)) for word, number in words]
+    items = [listed(f" {word}", number, ("?", -5.0)) for word, number in words]
     inside = sorted(data.draw(st.sets(st.integers(1, len(items) - 1), min_size=1)))
     ends = [*inside, len(items)]
     parts = [items[a:b] for a, b in zip([0, *inside], ends, strict=True)]
@@ -140,7 +133,7 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
 
 @pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
 def test_another_stop_string_explains_nothing(stop: Any) -> None:
-    items = [*SAID, item("###", -0.4), item(" more", -0.5)]
+    items = [*SAID, listed("###", -0.4), listed(" more", -0.5)]
     [found] = score_reply(reply("Oslo.", items), request={"messages": [], "stop": stop})
     assert any("not in the message" in flag.message for flag in found.flags)
 
@@ -148,9 +141,9 @@ def test_another_stop_string_explains_nothing(stop: Any) -> None:
 @given(st.lists(SHORT.filter(bool), min_size=1, max_size=5), st.data())
 def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[float], data: st.DataObject) -> None:
     """As servers send it that were asked for one alternative and give the chosen token itself."""
-    items = [item(f" w{i}", number) for i, number in enumerate(numbers)]
+    items = [listed(f" w{i}", number) for i, number in enumerate(numbers)]
     at = data.draw(st.integers(0, len(items)))
-    items.insert(at, item(" zero", 0.0) | {"top_logprobs": []})
+    items.insert(at, listed(" zero", 0.0) | {"top_logprobs": []})
     [found] = score_reply(reply("".join(one["token"] for one in items), items))
     assert found.sequence_uncertainty_interval[1] == 1
     assert any("says nothing" in flag.message for flag in found.flags)
@@ -214,7 +207,7 @@ def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, 
         {"choices": [{"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}}]} for one in SAID
     ]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
-    sent = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
+    sent = events(*chunks, done=done)
     said = end not in (None, "", "null")
     if not said and not done:
         with pytest.raises(SemtokenError, match="ended before"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -14,25 +13,13 @@ from semtoken.replies import read_reply
 from semtoken.replies.formats.base import Place
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.replies.formats.tgi import TGIGenerate
+from tests.replies.made import entry, events, lines
 from tests.rows import each
 
-
-def token(text: str, number: float, **more: Any) -> dict[str, Any]:
-    return {"token": text, "logprob": number, "bytes": list(text.encode()), **more}
-
-
-TOP = [token("Oslo", -0.2), token(" Oslo", -2.0)]
+TOP = [entry("Oslo", -0.2), entry(" Oslo", -2.0)]
 BOTH = math.log(math.exp(-0.2) + math.exp(-2.0))
 GEMINI = {"chosenCandidates": [{"token": "Oslo", "tokenId": 5, "logProbability": -0.2}]}
 PYTHON = {"chosen_candidates": [{"token": "Oslo", "token_id": 5, "log_probability": -0.2}]}
-
-
-def lines(*values: Any) -> str:
-    return "".join(json.dumps(value) + "\n" for value in values)
-
-
-def events(*values: Any) -> str:
-    return "".join(f"data: {json.dumps(value)}\n\n" for value in values)
 
 
 def ollama(content: str, *, done: bool = False, **more: Any) -> dict[str, Any]:
@@ -47,14 +34,14 @@ def tgi(number: int, text: str, log_prob: float, **more: Any) -> dict[str, Any]:
 SHAPES: dict[str, tuple[str, Any, float]] = {
     "ollama": (
         "ollama-chat",
-        ollama("Oslo", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)]),
+        ollama("Oslo", done=True, done_reason="stop", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)]),
         BOTH,
     ),
     "ollama, streamed": (
         "ollama-chat",
         lines(
-            {**ollama(""), "message": {"content": "", "thinking": "Hm"}, "logprobs": [token("Hm", -0.5)]},
-            ollama("Oslo", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)]),
+            {**ollama(""), "message": {"content": "", "thinking": "Hm"}, "logprobs": [entry("Hm", -0.5)]},
+            ollama("Oslo", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)]),
             ollama("", done=True, done_reason="stop", eval_count=3),
         ),
         BOTH,
@@ -96,15 +83,15 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
     ),
     "langchain": (
         "langchain-message",
-        {"lc": 1, "kwargs": {"content": "Oslo", "response_metadata": {"logprobs": {"content": [token("Oslo", -0.2)]}}}},
+        {"lc": 1, "kwargs": {"content": "Oslo", "response_metadata": {"logprobs": {"content": [entry("Oslo", -0.2)]}}}},
         -0.2,
     ),
-    "transcription": ("openai-transcription", {"text": "Oslo", "logprobs": [token("Oslo", -0.2)]}, -0.2),
+    "transcription": ("openai-transcription", {"text": "Oslo", "logprobs": [entry("Oslo", -0.2)]}, -0.2),
     "transcription, streamed": (
         "openai-transcription",
         events(
-            {"type": "transcript.text.delta", "delta": "Oslo", "logprobs": [token("Oslo", -0.2)]},
-            {"type": "transcript.text.done", "text": "Oslo", "logprobs": [token("Oslo", -0.2)]},
+            {"type": "transcript.text.delta", "delta": "Oslo", "logprobs": [entry("Oslo", -0.2)]},
+            {"type": "transcript.text.done", "text": "Oslo", "logprobs": [entry("Oslo", -0.2)]},
         ),
         -0.2,
     ),
@@ -175,7 +162,7 @@ def test_an_average_is_called_one() -> None:
 
 def chat(count: int | None = None, choices: int = 1) -> dict[str, Any]:
     """A chat completion whose choices say "Oslo." in two tokens."""
-    items = [token("Oslo", -0.21, top_logprobs=TOP), token(".", -0.13)]
+    items = [entry("Oslo", -0.21, top_logprobs=TOP), entry(".", -0.13)]
     one = {"message": {"content": "Oslo."}, "logprobs": {"content": items}, "finish_reason": "stop"}
     usage = {} if count is None else {"usage": {"completion_tokens": count}}
     return {"choices": [{**one, "index": index} for index in range(choices)]} | usage
@@ -206,7 +193,7 @@ def test_watsonx_lists_its_tokens_beside_the_text() -> None:
 
 def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
     reply = chat()
-    reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [token("Oslo", -100.0)]}
+    reply["choices"][0]["logprobs"]["content"][0] |= {"logprob": -100.0, "top_logprobs": [entry("Oslo", -100.0)]}
     [found] = score_reply(reply)
     assert "missing_log_probability" in [flag.code for flag in found.flags]
     assert found.sequence_uncertainty_interval[0] < 0.5 and found.sequence_uncertainty_interval[1] == 1
@@ -247,7 +234,7 @@ def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:
 
 
 def test_calls_of_ollama_are_read_by_name_and_arguments() -> None:
-    reply = ollama("", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+    reply = ollama("", done=True, done_reason="stop", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)])
     reply["message"]["tool_calls"] = [
         {"function": {"name": "weather", "arguments": {"city": "Oslo"}}},
         {"function": {"name": "now"}},

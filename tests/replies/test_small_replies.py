@@ -10,12 +10,9 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies import Reply, ReplyChoice, ReplyStream, read_reply, score_reply
+from tests.replies.made import events, item
 from tests.replies.recorded import clusters
 from tests.rows import each
-
-
-def item(text: str, log_prob: float = -0.25, **more: Any) -> dict[str, Any]:
-    return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), "top_logprobs": [], **more}
 
 
 def chat(message: dict[str, Any], logprobs: Any = None, **fields: Any) -> dict[str, Any]:
@@ -38,10 +35,6 @@ def said(parsed_reply: Reply) -> list[tuple[str, str, list[str | None]]]:
     [choice] = parsed_reply.choices
     assert choice.index == 0 and choice.broken is None
     return [(part.kind, part.text, [step.chosen.text for step in part.steps]) for part in choice.segments]
-
-
-def sent(*events: Any) -> str:
-    return "".join(f"data: {json.dumps(event)}\n\n" for event in events)
 
 
 class TestToolCalls:
@@ -162,8 +155,8 @@ def test_what_a_message_lacks_is_the_reasoning_of_engines_that_divide_it(format:
     assert "The first 1 tokens are not in the message: they are taken as reasoning." in whole.choices[0].flags
     chunk_of = reply[0] if isinstance(reply, list) else reply
     if "output" not in chunk_of and "message" not in chunk_of.get("choices", [{}])[0]:
-        events = ReplyStream(format).feed(chunk_of)
-        assert [(event.kind, len(event.steps)) for event in events] == [("reasoning", 1), ("answer", 1)]
+        found = ReplyStream(format).feed(chunk_of)
+        assert [(event.kind, len(event.steps)) for event in found] == [("reasoning", 1), ("answer", 1)]
 
 
 @each(
@@ -253,7 +246,7 @@ class TestResponses:
             {"type": "response.output_text.delta", "delta": text, "logprobs": [item(text, top_logprobs=[item(text)])]}
             for text in ("Os", "lo", " is")
         ]
-        parsed_reply = read_reply(sent(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
+        parsed_reply = read_reply(events(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
         assert said(parsed_reply) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
     def test_a_list_of_typed_items_is_one_by_itself(self) -> None:
@@ -394,9 +387,9 @@ class TestIds:
         event["choices"][0]["logprobs"]["content"] = [item("a", top_logprobs=[item("a")])]
         stream = ReplyStream()
         for ids in ([7], [0]):
-            stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": ids}]}))
+            stream.feed(events({"choices": [{**event["choices"][0], "token_ids": ids}]}))
         with pytest.raises(InvalidInputError, match="token_ids"):
-            stream.feed(sent({"choices": [{**event["choices"][0], "token_ids": [-1]}]}))
+            stream.feed(events({"choices": [{**event["choices"][0], "token_ids": [-1]}]}))
 
     def test_ids_alone_say_how_many_tokens_there_were(self) -> None:
         choice = self.reply([5, 7, 8, 9], -0.25, -0.5)
@@ -476,7 +469,7 @@ def test_the_best_tokens_of_tgi_stand_beside_the_chosen_ones() -> None:
     details = {"tokens": [one], "top_tokens": best, "finish_reason": "eos_token"}
     [whole] = read_reply({"generated_text": "Oslo", "details": details}).choices
     event = {"token": one, "top_tokens": best[0], "generated_text": "Oslo", "details": {"finish_reason": "eos_token"}}
-    [streamed] = read_reply(sent(event)).choices
+    [streamed] = read_reply(events(event)).choices
     for choice in (whole, streamed):
         assert [token.text for token in choice.segments[0].steps[0].top] == ["Oslo", "Rome"]
         assert choice.finish_reason == "eos_token" and choice.broken is None
@@ -486,7 +479,7 @@ def test_the_best_tokens_of_tgi_stand_beside_the_chosen_ones() -> None:
 def test_lines_of_ollama_are_a_stream_if_the_first_goes_on(as_bytes: bool) -> None:
     lines = [{"response": "Oslo", "done": False, "logprobs": [item("Oslo")]}, {"response": "", "done": True}]
     text = "\n".join(map(json.dumps, lines))
-    for one in (text, "\ufeff" + sent(*lines), json.dumps(lines[0] | {"done": True})):
+    for one in (text, "\ufeff" + events(*lines), json.dumps(lines[0] | {"done": True})):
         assert said(read_reply(one.encode() if as_bytes else one)) == [("answer", "Oslo", ["Oslo"])]
 
 
@@ -505,7 +498,7 @@ def test_chunks_of_llama_cpp_without_an_index_are_those_of_one_answer() -> None:
     listed = {text: [item(text, top_logprobs=[item(text)])] for text in ("Os", "lo", " is")}
     chunks = [llama(text, stop=False, completion_probabilities=items) for text, items in listed.items()]
     chunks.append({"content": "", "stop": True})
-    assert said(read_reply(sent(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
+    assert said(read_reply(events(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
 
 
 def test_content_in_parts_is_joined() -> None:

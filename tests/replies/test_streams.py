@@ -17,6 +17,7 @@ from semtoken.errors import BackendError, InvalidInputError
 from semtoken.replies import Reply, ReplyEvent, ReplyStream, read_reply
 from semtoken.replies.formats.base import Delta
 from semtoken.replies.stream import SegmentKeeper
+from tests.replies import made
 from tests.replies.recorded import STREAMED, recording
 from tests.rows import each
 
@@ -193,7 +194,7 @@ def test_an_error_in_the_stream(error: dict[str, Any]) -> None:
     stream = ReplyStream()
     stream.feed(chunks_of("vllm-chat")[0])
     with pytest.raises(BackendError, match="out of memory"):
-        stream.feed(f"data: {json.dumps(error)}\n\n")
+        stream.feed(made.events(error))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from semtoken.core.engine_tokens import TopStep
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
 from semtoken.replies import ReplyStream, read_reply
+from tests.replies.made import events
 from tests.replies.recorded import NAMES, clusters, recording
 from tests.rows import each
 
@@ -50,7 +51,7 @@ def streamed(reply: Any) -> str:
     message, finish = choice.pop("message"), choice.pop("finish_reason", "stop")
     first = whole | {"choices": [choice | {"delta": message, "finish_reason": None}]}
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
-    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in (first, last))
+    return events(first, last)
 
 
 def records(reply: Any) -> list[TopStep]:

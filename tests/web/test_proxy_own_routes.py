@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from semtoken.replies import score_reply
-from tests.replies.test_more_shapes import TOP, lines, ollama, tgi, token
+from tests.replies.made import entry, lines
+from tests.replies.test_more_shapes import TOP, ollama, tgi
 from tests.web.asking import events_in, post
 from tests.web.conftest import proxy_of
 from tests.web.servers import Received, Upstream, answering, raw_upstream, response, streamed
 
 CLOSE = b"Connection: close"
-WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)])
+WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)])
 STREAM = lines(
-    ollama("Oslo", logprobs=[token("Oslo", -0.2, top_logprobs=TOP)]), ollama("", done=True, done_reason="stop")
+    ollama("Oslo", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)]), ollama("", done=True, done_reason="stop")
 )
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
 

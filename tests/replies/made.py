@@ -1,0 +1,32 @@
+"""What replies are put together of in these tests: tokens, lists, lines and events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Item = dict[str, Any]
+
+
+def entry(text: str, log_prob: float, **more: Any) -> Item:
+    """A token in a list, as OpenAI writes it."""
+    return {"token": text, "logprob": log_prob, "bytes": list(text.encode()), **more}
+
+
+def item(text: str, log_prob: float = -0.25, **more: Any) -> Item:
+    """A token that was chosen; its list is empty unless it is given."""
+    return entry(text, log_prob, **{"top_logprobs": [], **more})
+
+
+def listed(text: str, log_prob: float, *others: tuple[str, float]) -> Item:
+    """A token that was chosen, with the list of it and others."""
+    return item(text, log_prob, top_logprobs=[entry(text, log_prob), *(entry(*one) for one in others)])
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def events(*values: Any, done: bool = False) -> str:
+    """A stream of server-sent events, with `[DONE]` at its end if that is asked for."""
+    return "".join(f"data: {json.dumps(value)}\n\n" for value in values) + "data: [DONE]\n\n" * done
