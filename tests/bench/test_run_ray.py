@@ -14,6 +14,7 @@ import pytest
 
 from semtoken.bench.storage import COORDINATES
 from tests.bench.runs import start
+from tests.json_lines import read_lines
 from tests.ray_runs import TWO_WORKERS, in_a_namespace
 
 pytestmark = [
@@ -96,7 +97,7 @@ def works_by_ray(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tup
     )
     done = in_a_namespace(sys.executable, "-m", "tests.bench.ray_workers", how, str(folder))
     assert done.returncode == 0, done.stderr
-    lines = {path.stem: [json.loads(x) for x in path.open()] for path in folder.glob("*.jsonl")}
+    lines = {path.stem: read_lines(path) for path in folder.glob("*.jsonl")}
     return json.loads((folder / "told").read_text()), lines
 
 

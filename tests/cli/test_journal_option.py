@@ -10,6 +10,7 @@ import pytest
 
 from semtoken.guarantees.journal.store import Journal
 from tests.cli.run import invoke
+from tests.json_lines import write_lines
 
 
 def kept(database: Path) -> list[dict[str, Any]]:
@@ -28,7 +29,7 @@ def test_checked_replies_are_kept_once_and_without_texts_by_default(tmp_path: Pa
     replies, database, table = tmp_path / "replies.jsonl", tmp_path / "journal.db", tmp_path / "out.jsonl"
     logprob = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
     choice = {"index": 0, "message": {"content": "Lima"}, "logprobs": {"content": [logprob]}, "finish_reason": "stop"}
-    replies.write_text("".join(json.dumps({"id": f"r{i}", "choices": [choice]}) + "\n" for i in range(3)))
+    write_lines(replies, ({"id": f"r{i}", "choices": [choice]} for i in range(3)))
     for _ in range(2):
         run("check", str(replies), "-o", str(table), "--journal", str(database))
     rows = kept(database)

@@ -22,6 +22,7 @@ from semtoken.support.checkpoints.sources import fetched_path
 from semtoken.web.page import static
 from tests import tiny
 from tests.cli.run import invoke_in
+from tests.json_lines import read_lines, write_lines
 from tests.replies.test_check import SURE, TORN
 from tests.sources import trees
 
@@ -136,7 +137,7 @@ def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None
 @pytest.mark.slow
 def test_a_question_set_that_the_hub_does_not_give_is_read_from_a_copy(folder: Path) -> None:
     rows = [{"id": f"q{i}", "question": f"capital of Country {i}", "answers": [f"City {i}"]} for i in range(6)]
-    (folder / "copy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(folder / "copy.jsonl", rows)
     rest = ("--model", "almanac", "--methods", "stc", "--judge", "exact", "--output", "runs of nq")
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "no sets")}
     command = [sys.executable, "-m", "semtoken", "bench", "run", "--dataset", "nq", *rest]
@@ -185,7 +186,7 @@ def test_after_replies_from_standard_input_no_command_reads_them_again(folder: P
 @pytest.mark.slow
 def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
     (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
-    (folder / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (SURE, TORN)))
+    write_lines(folder / "replies.jsonl", (SURE, TORN))
     prompts, replies = steps(run(folder, "label", "in.jsonl", status=1))
     run(folder, *filled(replies, FILE="replies.jsonl"))
     run(folder, "check", "scored.jsonl", "-o", "ranked.html")
@@ -203,7 +204,7 @@ def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder
     lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
     (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
     run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
-    scored = [json.loads(one) for one in (folder / "scored.jsonl").read_text(encoding="utf-8").splitlines()]
+    scored = read_lines(folder / "scored.jsonl")
     saved = [
         one | {"correct": is_correct(one["response"], question)} for one, question in zip(scored, asked, strict=True)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record, read_answers
 from semtoken.guarantees.labeling import labeling_order, labels_so_far, write_labeled
+from tests.json_lines import read_lines
 
 
 def answers(n: int, **fields: Any) -> list[AnswerRecord]:
@@ -49,7 +49,7 @@ def test_labels_are_kept_and_read_again_and_go_before_those_of_the_input(tmp_pat
     path = tmp_path / "labeled.jsonl"
     assert labels_so_far(given, path) == {}
     write_labeled(path, given, {0: True, 2: False})
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    rows = read_lines(path)
     assert [row["correct"] for row in rows] == [True, None, False, None]
     assert [row.get("note") for row in rows] == ["kept", "kept", "kept", None]
     assert [one.log_confidence for one in read_answers(path)] == [0.0, -0.1, -0.2, -math.inf]

@@ -13,6 +13,7 @@ import pytest
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.answer_records import answer_record, read_answers
 from semtoken.guarantees.labels import log_confidences, log_score_ends
+from tests.json_lines import write_lines
 
 
 def answer(name: str, **more: Any) -> SimpleNamespace:
@@ -76,7 +77,7 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
     ]
     lines[3]["log_confidence_upper"] = -math.log(2)
     path = tmp_path / "answers.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(path, lines)
     first, second, last = read_answers(path)
     assert (first.question, first.text, first.log_confidence, first.correct) == ("a", "x", -0.5, True)
     assert first.log_confidence_interval is None and first.signature is None

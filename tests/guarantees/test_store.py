@@ -25,6 +25,7 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import write_file
 from tests.cli.run import invoke
 from tests.guarantees.made_up import RULE, entry, rows_of
+from tests.json_lines import read_lines
 
 
 def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
@@ -238,7 +239,7 @@ def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_
     targets = [tmp_path / f"e.{kind}" for kind in ("jsonl", "parquet", "csv")]
     for target in targets:
         run("export", url, "-o", str(target))
-    lines = [json.loads(line) for line in targets[0].read_text().splitlines()]
+    lines = read_lines(targets[0])
     assert [line["answer"] for line in lines] == ["=cmd|' /C calc'!A0", "answer 2"]
     assert lines[0]["correct"] is False and lines[0]["labels"] == [{"reviewer": "me", "correct": False}]
     assert lines[1]["log_confidence_interval"] == [-0.02, -0.02] and lines[1]["score_perplexity"] == 1.5
