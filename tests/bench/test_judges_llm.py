@@ -20,13 +20,9 @@ from semtoken.bench.judges import AnswerToJudge, Verdict
 from semtoken.bench.judges.llm import GIVE_UP_AFTER, LLMJudge, Usage, user_message, verdict_of
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import Question
-
-for module in ("httpx", "diskcache", "fastapi", "uvicorn"):
-    pytest.importorskip(module)
-
-from tests.bench.unreliable import KEY, Unreliable, completion, running  # noqa: E402
-from tests.json_lines import read_lines, write_lines  # noqa: E402
-from tests.rows import each  # noqa: E402
+from tests.bench.unreliable import KEY, Unreliable, completion, running
+from tests.json_lines import read_lines, write_lines
+from tests.rows import each
 
 SYSTEM = """# Task
 Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. Reference answers are provided to assist in your evaluation.

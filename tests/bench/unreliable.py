@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from tests.decisions.servers import answering
 
 KEY = "sk-very-secret-0123456789"
 
@@ -46,45 +46,41 @@ class Unreliable:
         """Messages with this text always fail."""
         self.delay = 0.0
 
-    def app(self) -> FastAPI:
-        """The application."""
-        app = FastAPI()
+    async def complete(self, request: Request) -> Response:
+        """The reply to a request."""
+        body = await request.json()
+        self.bodies.append(body)
+        self.keys.add(request.headers.get("authorization"))
+        number = len(self.bodies)
+        message = body["messages"][-1]["content"]
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await asyncio.sleep(self.delay)
+        finally:
+            self.under_way -= 1
+        if self.refuse is not None:
+            return JSONResponse(self.refuse[1], self.refuse[0])
+        if self.poisoned and self.poisoned in message:
+            return JSONResponse({"error": {"message": "poisoned"}}, 500)
+        if self.fail_every and number % self.fail_every == 0:
+            return failure(number // self.fail_every)
+        self.answered.append(message)
+        return JSONResponse(completion(verdict(message), body["model"]))
 
-        async def cut_off() -> AsyncIterator[bytes]:
-            yield b'{"choices": ['
-            raise ConnectionResetError("on purpose")
 
-        def failure(number: int) -> Any:
-            kind = number // max(self.fail_every, 1) % 3
-            if kind == 0:
-                return JSONResponse({"error": {"message": "trouble"}}, 500)
-            if kind == 1:
-                return JSONResponse({"error": {"message": "slower"}}, 429, headers={"retry-after-ms": "30"})
-            return StreamingResponse(cut_off(), headers={"content-length": "1000"}, media_type="application/json")
+def failure(number: int) -> Response:
+    """One of three kinds in turn: an error, a request to wait, and a reply that is cut off."""
 
-        @app.post("/v1/chat/completions")
-        async def complete(request: Request) -> Any:
-            body = await request.json()
-            self.bodies.append(body)
-            self.keys.add(request.headers.get("authorization"))
-            number = len(self.bodies)
-            message = body["messages"][-1]["content"]
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
-            try:
-                await asyncio.sleep(self.delay)
-            finally:
-                self.under_way -= 1
-            if self.refuse is not None:
-                return JSONResponse(self.refuse[1], self.refuse[0])
-            if self.poisoned and self.poisoned in message:
-                return JSONResponse({"error": {"message": "poisoned"}}, 500)
-            if self.fail_every and number % self.fail_every == 0:
-                return failure(number)
-            self.answered.append(message)
-            return completion(verdict(message), body["model"])
+    async def cut_off() -> AsyncIterator[bytes]:
+        yield b'{"choices": ['
+        raise ConnectionResetError("on purpose")
 
-        return app
+    if number % 3 == 0:
+        return JSONResponse({"error": {"message": "trouble"}}, 500)
+    if number % 3 == 1:
+        return JSONResponse({"error": {"message": "slower"}}, 429, headers={"retry-after-ms": "30"})
+    return StreamingResponse(cut_off(), headers={"content-length": "1000"}, media_type="application/json")
 
 
 def completion(text: str, model: str) -> dict[str, Any]:
@@ -106,19 +102,8 @@ def completion(text: str, model: str) -> dict[str, Any]:
 
 @contextmanager
 def running(server: Unreliable) -> Iterator[Unreliable]:
-    """The server in a thread, on a free port of the loopback."""
+    """The server on a free port of the loopback."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what it does on purpose is no news
-    config = uvicorn.Config(server.app(), host="127.0.0.1", port=0, log_config=None, access_log=False)
-    engine = uvicorn.Server(config)
-    thread = threading.Thread(target=engine.run, daemon=True)
-    thread.start()
-    while not engine.started:
-        thread.join(0.01)
-        assert thread.is_alive(), "the server did not start"
-    port = engine.servers[0].sockets[0].getsockname()[1]
-    server.url = f"http://127.0.0.1:{port}/v1"
-    try:
+    with answering(server.complete, "/v1/chat/completions") as url:
+        server.url = f"{url}/v1"
         yield server
-    finally:
-        engine.should_exit = True
-        thread.join(10)
