@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -31,19 +31,36 @@ from semtoken.guarantees.journal.writer import (
 from tests.guarantees.databases import Postgres
 from tests.guarantees.made_up import entry
 
-WRITES_UNTIL_KILLED = """
-import sys, time
+WRITING = """
+import json, os, resource, signal, sys, threading, time
+from pathlib import Path
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import JournalWriter
 from tests.guarantees.made_up import entry
-from pathlib import Path
-writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
+url, spool, first, seconds, apart = sys.argv[1:]
+writer = JournalWriter(Journal.open(url), Path(spool), apart=bool(apart))
 writer.start()
-for i in range(int(sys.argv[3]), int(sys.argv[3]) + 100_000):
+"""
+UNTIL_KILLED = """
+for i in range(int(first), int(first) + 100_000):
     assert writer.put(entry(i))
     print(i, flush=True)
-    time.sleep(float(sys.argv[4]))
+    time.sleep(float(seconds))
 """
+
+
+def program(
+    code: str, url: object, spool: Path, first: int = 0, seconds: float = 0.0, apart: str = ""
+) -> subprocess.Popen[str]:
+    """A process that writes into a journal as the code says."""
+    words = [sys.executable, "-c", WRITING + code, *map(str, (url, spool, first, seconds, apart))]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def begun(process: subprocess.Popen[str], first: int = 0) -> IO[str]:
+    """What a process that writes until it is killed says, once it has said the first number."""
+    assert process.stdout is not None and process.stdout.readline() == f"{first}\n"
+    return process.stdout
 
 
 def names(journal: Journal) -> list[str]:
@@ -66,16 +83,11 @@ def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, second
     spool, acknowledged = tmp_path / "spool", 0
     for attempt in range(times):
         first = 1_000_000 * attempt
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITES_UNTIL_KILLED, url, str(spool), str(first), "0"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"{first}\n"
+        process = program(UNTIL_KILLED, url, spool, first)
+        said = begun(process, first)
         time.sleep(seconds)
         process.kill()
-        lines = process.stdout.read().splitlines()  # those that it had acknowledged and said so
+        lines = said.read().splitlines()  # those that it had acknowledged and said so
         process.wait()
         acknowledged += 1 + len([line for line in lines if line.isdigit()])
     journal = Journal.open(url)
@@ -90,27 +102,15 @@ def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, second
 def test_many_clients_at_once_lose_and_mix_nothing(url: str, tmp_path: Path) -> None:
     """Three processes with 50 threads in all, each with its own spool, into one database."""
     code = """
-import sys, threading
-from pathlib import Path
-from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.writer import JournalWriter
-from tests.guarantees.made_up import entry
-writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
-writer.start()
-first, clients = int(sys.argv[3]), int(sys.argv[4])
 def client(number):
     for i in range(40):
         assert writer.put(entry(1000 * number + i, person=f"client-{number}", answer=f"{number}:{i}"))
-threads = [threading.Thread(target=client, args=(n,)) for n in range(first, first + clients)]
+threads = [threading.Thread(target=client, args=(n,)) for n in range(int(first), 50, 3)]
 [t.start() for t in threads]; [t.join() for t in threads]
 assert writer.flush(60), writer.figures
 writer.close()
 """
-    spool = tmp_path / "spool"
-    shares = ((0, 17), (17, 17), (34, 16))
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, url, str(spool), str(first), str(n)]) for first, n in shares
-    ]
+    processes = [program(code, url, tmp_path / "spool", first) for first in range(3)]
     assert [process.wait(120) for process in processes] == [0, 0, 0]
     rows = list(Journal.open(url).entries())
     assert Counter(row["person"] for row in rows) == {f"client-{n}": 40 for n in range(50)}
@@ -150,6 +150,11 @@ def started(journal: Journal, folder: Path, **options: Any) -> JournalWriter:
     return writer
 
 
+def started_on_file(folder: Path, **options: Any) -> JournalWriter:
+    """A writer into a database of SQLite, of its own."""
+    return started(Journal.open(str(folder / "journal.db")), folder, **options)
+
+
 def put(writer: JournalWriter, numbers: Any) -> float:
     """Put entries; the longest that one took, in seconds."""
     slowest = 0.0
@@ -161,17 +166,10 @@ def put(writer: JournalWriter, numbers: Any) -> float:
 
 
 FULL_DISK = """
-import json, os, resource, signal, sys, time
-from pathlib import Path
-from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.writer import JournalWriter
-from tests.guarantees.made_up import entry
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-writer = JournalWriter(Journal.open(sys.argv[1]), Path(sys.argv[2]))
-writer.start()
 kept = [i for i in range(50) if writer.put(entry(i))]
 assert writer.flush(30)
-limit = os.path.getsize(sys.argv[1] + "-wal") + 20_000  # no file may become longer from here on
+limit = os.path.getsize(url + "-wal") + 20_000  # no file may become longer from here on
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 kept += [i for i in range(50, 3000) if writer.put(entry(i, answer="x" * 500))]
 end = time.monotonic() + 30
@@ -190,14 +188,10 @@ print(json.dumps({"kept": kept, "during": during, "after": after}))
 def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     """Files that may not grow, as a full disk has it: what is dropped is counted, the rest is kept."""
     path = tmp_path / "journal.db"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path), str(tmp_path / "spool")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    process = program(FULL_DISK, path, tmp_path / "spool")
+    said, error = process.communicate()
+    assert process.returncode == 0, error
+    told = json.loads(said)
     assert told["during"]["dropped"] > 0 and told["after"]["problem"] is None
     assert told["after"]["acknowledged"] == len(told["kept"]) and len(told["kept"]) + told["after"]["dropped"] == 3010
     assert sorted(names(Journal.open(str(path)))) == sorted(f"entry-{i}" for i in told["kept"])
@@ -294,7 +288,7 @@ def test_entries_wait_while_the_database_refuses_to_write(
 
 def test_what_was_set_aside_is_deleted_by_person_and_by_age(tmp_path: Path) -> None:
     """These have no time, which no database takes: nobody can say that they are younger than any age."""
-    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    writer = started_on_file(tmp_path)
     for i, person in enumerate(("ann", "ben")):
         assert writer.put(entry(i, person=person, at=None))
     assert writer.flush(30)
@@ -364,7 +358,7 @@ def test_a_writer_begins_with_what_earlier_processes_left(tmp_path: Path) -> Non
         for i in range(first, first + 4):
             assert spool.append(entry(i).line()) is None
         spool.close()
-    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path)
+    writer = started_on_file(tmp_path)
     put(writer, [8])
     assert writer.flush(60) and writer.figures.written == 9
     writer.close()
@@ -372,7 +366,7 @@ def test_a_writer_begins_with_what_earlier_processes_left(tmp_path: Path) -> Non
 
 
 def test_another_process_goes_on_where_the_one_that_wrote_is_killed(tmp_path: Path) -> None:
-    writer = started(Journal.open(str(tmp_path / "journal.db")), tmp_path, apart=True)
+    writer = started_on_file(tmp_path, apart=True)
     put(writer, range(50))
     assert writer.put(entry(50, source="x" * 30, at=None))  # refused by every database
     assert writer.flush(60)
@@ -390,22 +384,18 @@ def test_another_process_goes_on_where_the_one_that_wrote_is_killed(tmp_path: Pa
 
 
 def test_the_process_that_writes_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
-    path, spool = str(tmp_path / "journal.db"), str(tmp_path / "spool")
-    code = WRITES_UNTIL_KILLED.replace("Path(sys.argv[2]))", "Path(sys.argv[2]), apart=True)")
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, path, spool, "0", "0.001"], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "0\n"
+    path, spool = str(tmp_path / "journal.db"), tmp_path / "spool"
+    process = program(UNTIL_KILLED, path, spool, seconds=0.001, apart="apart")
+    said = begun(process)
     journal = Journal.open(path)
     wait_until(lambda: bool(names(journal)))
     child = writing_process(process.pid)
     os.kill(child, signal.SIGTERM)  # as service managers send it to all processes at once; it has more to write
     process.kill()
-    acknowledged = 1 + len([line for line in process.stdout.read().splitlines() if line.isdigit()])
+    acknowledged = 1 + len([line for line in said.read().splitlines() if line.isdigit()])
     process.wait()
     wait_until(lambda: not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2])
-    adopt_left_behind(journal, Path(spool))
+    adopt_left_behind(journal, spool)
     assert len(names(journal)) in (acknowledged, acknowledged + 1)
 
 
