@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import ModelError
 
 
@@ -47,6 +49,16 @@ def columns_of(model: Any) -> int:
     """The number of logits that a model gives for each token."""
     head = model.get_output_embeddings()
     return int(getattr(head, "out_features", None) or head.weight.shape[0])
+
+
+@lru_cache(maxsize=4)
+def vocabulary_within(vocabulary: Vocabulary, columns: int) -> Vocabulary | None:
+    """The tokens that a model with so many logits can write: all of them, or all but special ones beyond the last
+    logit; None if others are beyond it. It is kept, so that the indexes built on it are built only once.
+    """
+    if columns >= vocabulary.size:
+        return vocabulary
+    return None if any(vocabulary.texts[columns:]) else vocabulary.first(columns)
 
 
 def max_length_of(model: Any) -> int | None:

@@ -39,6 +39,7 @@ from semtoken.models.transformers.anatomy import (
     gives_attention,
     layers_of,
     max_length_of,
+    vocabulary_within,
     waits_for_tokens,
     without_runner,
 )
@@ -103,14 +104,13 @@ class TransformersBackend(OwnTokens):
         `VocabularyMismatch` if the model has no logit for another token.
         """
         vocabulary = Vocabulary.from_tokenizer(self.tokenizer)
-        if self._columns < vocabulary.size and not any(vocabulary.texts[self._columns :]):
-            return vocabulary.first(self._columns)
-        if self._columns < vocabulary.size:
+        written = vocabulary_within(vocabulary, self._columns)
+        if written is None:
             raise VocabularyMismatch(
                 f"The model has {self._columns:,} logits, its tokenizer {vocabulary.size:,} tokens. Is this the "
                 "model's own tokenizer?"
             )
-        return vocabulary
+        return written
 
     @cached_property
     def proof(self) -> Proof:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -30,7 +29,7 @@ from semtoken.methods.observers.method_scores import MethodScores, require_one_p
 from semtoken.methods.observers.steps import Readable, not_given
 from semtoken.models.prompt_ids import answer_length, end_token_ids
 from semtoken.models.scores import AnswerScores
-from semtoken.models.transformers.anatomy import inner_model
+from semtoken.models.transformers.anatomy import inner_model, vocabulary_within
 from semtoken.models.transformers.generate_loop import LoopStep, loop_step
 from semtoken.models.transformers.generate_settings import NOT_BEAMS
 from semtoken.models.transformers.inside import forward_hook
@@ -179,12 +178,13 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         tokens, scorer = self._tokens, scorer_for(self._tokens, self._rules)
         if columns >= scorer.vocabulary.size:
             return scorer
-        if not isinstance(tokens, Vocabulary) or any(tokens.texts[columns:]):
+        written = vocabulary_within(tokens, columns) if isinstance(tokens, Vocabulary) else None
+        if written is None:
             raise VocabularyMismatch(
                 f"The model gives {columns:,} logits a step, the vocabulary has {scorer.vocabulary.size:,} tokens: it "
                 "belongs to another model."
             )
-        return scorer_for(_first(tokens, columns), self._rules)
+        return scorer_for(written, self._rules)
 
     def _logits(self, scores: torch.Tensor, step: LoopStep | None) -> tuple[torch.Tensor, Distribution]:
         """The logits to score, and what they are."""
@@ -434,9 +434,3 @@ def _sequences(given: Any) -> torch.Tensor:
     if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
         raise InvalidInputError(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
     return ids
-
-
-@lru_cache(maxsize=4)
-def _first(vocabulary: Vocabulary, columns: int) -> Vocabulary:
-    """Return the vocabulary of the first tokens. It is kept, so that the indexes built on it are built only once."""
-    return vocabulary.first(columns)

@@ -48,9 +48,10 @@ class Together:
         if times == 1:
             return self
         self.cache.batch_repeat_interleave(times)
-        inside: dict[str, Any] = {"states": {}, "attention": None} | dict(self.inside)
-        states = {depth: state.repeat_interleave(times, 0) for depth, state in inside["states"].items()}
-        attention = None if inside["attention"] is None else inside["attention"].repeat_interleave(times, 0)
+        states = {depth: state.repeat_interleave(times, 0) for depth, state in self.inside["states"].items()}
+        attention = self.inside["attention"]
+        if attention is not None:
+            attention = attention.repeat_interleave(times, 0)
         mask, logits = np.repeat(self.mask, times, axis=0), self.logits.repeat_interleave(times, 0)
         return Together(list(chain(*rows)), mask, self.cache, logits, {"states": states, "attention": attention})
 
