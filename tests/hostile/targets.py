@@ -28,7 +28,7 @@ from semtoken.replies.formats import shape_at
 from tests import worked
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_guarantees import of_calibrators, of_decisions, of_judgements, of_thresholds
-from tests.hostile.targets_of_methods import of_methods, of_metrics, of_one_pass
+from tests.hostile.targets_of_methods import of_formulas, of_methods, of_metrics
 from tests.hostile.targets_of_models import (
     of_clusters,
     of_models,
@@ -68,7 +68,7 @@ def all_targets() -> list[Target]:
     answer = scored()
     return [
         *(*of_scores(), *of_streams(), *of_replies(), *of_answers(answer), *of_parts(answer), *of_records()),
-        *(*of_methods(), *of_one_pass(), *of_metrics()),
+        *(*of_methods(), *of_formulas(), *of_metrics()),
         *(*of_calibrators(answer), *of_thresholds(answer), *of_judgements(), *of_decisions()),
         *(*of_clusters(CLUSTERS), *of_vocabularies(CLUSTERS.vocabulary)),
         *(*of_models(), *of_passes(), *of_questions()),

@@ -248,6 +248,10 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
             "'temperature' must be a positive number",
         ),
         (
+            lambda: methods.ecc(nli_logits_unique_contra_neutral_entail=np.ones((2, 2, 3)), temperature=1e-320),
+            "divided by a temperature of 1e-320, has no largest finite logit",
+        ),
+        (
             lambda: methods.eigv(nli_logits_unique_contra_neutral_entail=np.zeros((2, 2, 2))),
             r"must have the shape \(U, U, 3\), got \(2, 2, 2\)",
         ),

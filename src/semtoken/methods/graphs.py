@@ -244,11 +244,15 @@ def deg(
 
 def _agreement(nli_logits: npt.ArrayLike | None, temperature: float, affinity: str) -> FloatArray:
     """Probability of entailment, or of anything but contradiction, with 1 on the diagonal."""
-    if not real(temperature, "temperature") > 0:
+    divisor = real(temperature, "temperature")
+    if not divisor > 0:
         raise InvalidInputError(f"'temperature' must be a positive number, got {temperature!r}.")
     name = "nli_logits_unique_contra_neutral_entail"
-    logits = pair_logits([] if nli_logits is None else nli_logits, name) / temperature
-    shifted = np.exp(logits - logits.max(axis=2, keepdims=True))
+    with np.errstate(over="ignore", invalid="ignore"):
+        logits = pair_logits([] if nli_logits is None else nli_logits, name) / divisor
+        shifted = np.exp(logits - logits.max(axis=2, keepdims=True))
+    if np.isnan(shifted).any():
+        raise InvalidInputError(f"'{name}', divided by a temperature of {temperature!r}, has no largest finite logit.")
     probabilities = shifted / shifted.sum(axis=2, keepdims=True)
     one_way: FloatArray = (
         probabilities[:, :, ENTAILMENT] if affinity == "entailment" else 1.0 - probabilities[:, :, CONTRADICTION]
