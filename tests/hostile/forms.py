@@ -105,40 +105,36 @@ def _endless() -> list[Any]:
     return found
 
 
-def odd_array(rng: random.Random, array: Array) -> Any:
-    """An array that may or may not be usable: extreme, empty, of another shape or type."""
-    kind = rng.randrange(12)
-    if kind == 0:
-        return array[:0]
-    if kind == 1:
-        return array[None]
-    if kind == 2:
-        return array.ravel()[0]
-    if kind == 3:
-        return array[..., :-1]
-    if kind == 4:
-        return np.concatenate([array, array])
-    if kind == 5:
-        return array > np.median(array)
-    if kind == 6:
-        return array.astype(rng.choice(["f2", "f4", "i1", "u1", "i8", "u8", "g"]))
-    if kind == 7:
-        return np.full(array.shape, rng.choice(EXTREMES))
-    if kind == 8:
-        return array * rng.choice([1e-320, 1e30, 1e300, -1.0, 0.0])
-    if kind == 9:
-        return [rng.choice([*EXTREMES, None, 2**70, Fraction(1, 3), True]) for _ in range(rng.randrange(4))]
-    if kind == 10:
-        return np.empty((0,) * rng.randrange(1, 4))
+EXTREMES = (
+    *(math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 1e-320, -1e-320, 1e308, -1e308, 2.0**53 + 1),
+    *(float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)),
+)
+
+DTYPES = ("f2", "f4", "i1", "u1", "i8", "u8", "g")
+FACTORS = (1e-320, 1e30, 1e300, -1.0, 0.0)
+
+
+def _one_changed(rng: random.Random, array: Array) -> Array:
     changed = array.astype(np.float64)
     changed.flat[rng.randrange(array.size)] = rng.choice(EXTREMES)
     return changed
 
 
-EXTREMES = (
-    *(math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 1e-320, -1e-320, 1e308, -1e308, 2.0**53 + 1),
-    *(float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)),
+ODD_ARRAYS: tuple[Callable[[random.Random, Array], Any], ...] = (
+    lambda rng, a: a[:0],
+    lambda rng, a: a[None],
+    lambda rng, a: a.ravel()[0],
+    lambda rng, a: a[..., :-1],
+    lambda rng, a: np.concatenate([a, a]),
+    lambda rng, a: a > np.median(a),
+    lambda rng, a: a.astype(rng.choice(DTYPES)),
+    lambda rng, a: np.full(a.shape, rng.choice(EXTREMES)),
+    lambda rng, a: a * rng.choice(FACTORS),
+    lambda rng, a: [rng.choice([*EXTREMES, None, 2**70, Fraction(1, 3), True]) for _ in range(rng.randrange(4))],
+    lambda rng, a: np.empty((0,) * rng.randrange(1, 4)),
+    _one_changed,
 )
+"""Arrays that may or may not be usable: extreme, empty, of another shape or type."""
 
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**70, -(2**70), 0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf),

@@ -19,7 +19,7 @@ import numpy as np
 
 from semtoken.errors import SemtokenError
 from tests.hostile.endings import fault_of
-from tests.hostile.forms import ODD, REFUSED, SAME, Expected, odd_array
+from tests.hostile.forms import ODD, ODD_ARRAYS, REFUSED, SAME, Expected
 from tests.hostile.outcomes import Outcome, case_random
 
 MEMORY = 2 * 2**30  # bytes that one call may ask for beyond what the process has
@@ -103,7 +103,7 @@ def make_case(rng: random.Random, targets: list[Target]) -> Case:
     for _ in range(rng.choice([1, 1, 2])):
         value = target.good[name]
         if name in arrays and rng.random() < 0.7:
-            arguments[name] = odd_array(rng, value)
+            arguments[name] = rng.choice(ODD_ARRAYS)(rng, value)
         else:
             arguments[name] = rng.choice(ODD)
         changes.append(f"{name}: {shown(arguments[name])}")
