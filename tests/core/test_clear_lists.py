@@ -91,3 +91,21 @@ ALIKE = TopStep(OWN, [OWN, named("A", -2.0), named("b", -3.0)])
 @example([TopStep(named("<s>", -FULL), [named(" <S>", -2.0)])])
 def test_a_list_says_the_same_with_every_entry_twice_where_no_vocabulary_is_known(steps: list[TopStep]) -> None:
     check(steps, None)
+
+
+KNOWN = small_kind(next(iter(tiny.TOKENIZERS))).clusters.vocabulary
+
+
+@pytest.mark.parametrize("vocabulary", [None, KNOWN], ids=["spelling", "vocabulary"])
+def test_a_token_of_probability_zero_is_listed(vocabulary: Vocabulary | None) -> None:
+    """So that a token that a grammar forces is none whose list is missing."""
+    steps = [TopStep(named("a", 0.0), [named("b", -math.inf)]), TopStep(named("b", -FULL), [named("a", -2.5)])]
+    assert score_logprobs(steps, vocabulary).flags == ()
+
+
+def test_an_entry_that_comes_again_counts_once_wherever_it_stands() -> None:
+    once, piece = named("b", -3.5), TopToken(-3.0, None, "\N{REPLACEMENT CHARACTER}")
+    pieces = [piece, piece._replace(log_prob=-4.0)]
+    assert outcome([TopStep(OWN, [*pieces, once, piece])], None, RULES[0]) == outcome(
+        [TopStep(OWN, [*pieces, once])], None, RULES[0]
+    )

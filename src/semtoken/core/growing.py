@@ -22,7 +22,8 @@ import numpy as np
 from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep
 from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, check_number
-from semtoken.core.engine_tokens.listed_names import ListedNames, NameReader
+from semtoken.core.engine_tokens.known_names import KnownNames
+from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
 from semtoken.core.engine_tokens.precision import Precision, Rounding
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flag
@@ -45,8 +46,8 @@ class ReadLists:
     """The steps of an answer of which an engine lists the best tokens, read one after the other."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.reader: ListReader | NameReader
-        self.reader = ListReader(scorer.vocabulary) if scorer.names is None else NameReader(scorer.rules.spelling)
+        known = KnownNames(scorer.vocabulary) if scorer.names is None else ListedNames(scorer.rules.spelling)
+        self.reader = ListReader(known)
         self.precision = Precision()
         self.opening: list[bool] = []
         self.copied: list[int] = []
@@ -74,9 +75,14 @@ class ReadLists:
         self._last = steps[-1]
         return first
 
+    @property
+    def names(self) -> ListedNames | None:
+        """The tokens that the lists have named, where there is no vocabulary."""
+        return self.reader.names if isinstance(self.reader.names, ListedNames) else None
+
     def part(self, first: int, last: int, rounding: Rounding) -> list[ListedStep]:
         """The steps from `first` to before `last`."""
-        steps, names = self.reader.steps[first:last], self.reader.names
+        steps, names = self.reader.steps[first:last], self.names
         if names is not None and not rounding.even:  # each of them may be off by another amount
             steps = [names.with_others(step, 0.0) for step in steps]
         return steps
@@ -179,7 +185,7 @@ class GrowingAnswer:
             opening = position <= self._leading_blanks
             lists.opening.append(opening)
             if opening:
-                self._leading_blanks += lists.reader.is_blank(token)
+                self._leading_blanks += lists.reader.names.is_blank(token)
             if not self._has_content:
                 self._has_content = not (scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token]))
         self._prefixes += [NO_IDS] * (len(self.ids) - new)
@@ -330,9 +336,10 @@ class GrowingAnswer:
         self.advance(complete=True)
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
         flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
-        if self.lists is not None and self.lists.reader.names is not None:
+        names = None if self.lists is None else self.lists.names
+        if names is not None:
             # Which names are special tokens shows at the end, by the text that follows them or does not.
-            agreed.scorer = self.scorer = self._frozen(self.lists.reader.names, said)
+            agreed.scorer = self.scorer = self._frozen(names, said)
         if self.lists is not None:
             silent = silent_zeros(agreed.listed, lambda: agreed.bounds.certain)
             agreed = agreed.without_numbers(silent) if silent else agreed
@@ -365,7 +372,7 @@ class GrowingAnswer:
 
     def _with_others(self, agreed: Agreeing, said: str | None, least: float) -> Agreeing:
         """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
-        names = None if self.lists is None else self.lists.reader.names
+        names = None if self.lists is None else self.lists.names
         if names is None:
             return agreed
         listed = [names.with_others(step, least) for step in agreed.listed]

@@ -6,8 +6,9 @@ spellings.py       items, lists, triples, dicts -> StepList
 passes.py          engines' quirks: steps -> steps, or a note
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two
                    models have the same tokenizer
-checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
-listed_names.py    lists of best tokens         -> a vocabulary, where no tokenizer is known
+checked_list.py    TopStep                      -> tokens and probabilities, checked: the one reader of lists
+known_names.py     what names in lists mean, by a vocabulary
+listed_names.py    the same where no tokenizer is known; lists of best tokens -> a vocabulary
 placing.py         the text of a message + steps -> where the steps spell it
 
 Enter by `as_top_steps` with any list that an engine gave; reply shapes call the readers in spellings.py.

@@ -1,28 +1,20 @@
-"""An engine's lists, read: which tokens are listed with which probability, and what is wrong with it."""
+"""An engine's lists, read: which tokens are listed with which probability, and what is wrong with it.
+
+There is one reader of lists, `ListReader`. What it asks of the tokens, which names mean which of them and which surely
+agree, is the protocol `Names`: `KnownNames` answers by a vocabulary, `ListedNames` by the spellings of the names alone.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, ends_character, token_names
-from semtoken.core.engine_tokens.top_steps import (
-    ABOVE_ZERO,
-    STAND_INS,
-    Entry,
-    Name,
-    TopStep,
-    TopToken,
-    entries_of,
-    is_given,
-)
-from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, SemtokenError, VocabularyMismatch
+from semtoken.core.engine_tokens.top_steps import ABOVE_ZERO, Entry, Name, TopStep, TopToken, is_given
+from semtoken.errors import InvalidInputError, InvalidLogits
 
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
-OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
@@ -93,6 +85,30 @@ class Entries:
         self.found = {self.chosen: self.own.probability} if self.known else {}
         """The probability of each token that is named clearly."""
 
+    def add(self, listed: Sequence[tuple[Entry, Meant]]) -> list[Entry]:
+        """Take in the entries of a list by what their names mean; returns those that are not the chosen token."""
+        others, seen = list[Entry](), set[Entry]()
+        for entry, (candidates, likely, is_chosen, _, pooled) in listed:
+            if not is_chosen:
+                others.append(entry)
+            if entry in seen or not entry.tells:
+                continue
+            seen.add(entry)
+            if is_chosen:
+                if self.add_chosen(entry, candidates):
+                    others.append(entry)
+            elif len(likely) == 1 and (pooled or likely[0] not in self.found):
+                self.found[likely[0]] = self.found.get(likely[0], 0.0) + entry.probability
+            elif len(likely) == 1:  # the same entry again, or another token of this name
+                rest = tuple(token for token in candidates if token not in self.found)
+                if rest and entry.probability != self.found[likely[0]]:
+                    self.ambiguous.append((rest, entry.probability))
+            elif candidates:
+                self.ambiguous.append((candidates, entry.probability))
+            else:
+                self.unmapped += entry.probability
+        return others
+
     def add_chosen(self, entry: Entry, candidates: Sequence[int] = ()) -> bool:
         """Take in an entry that seems to be the chosen token, whose own number counts; says whether it is another one.
 
@@ -142,148 +158,142 @@ class Entries:
         )
 
 
+class Meant(NamedTuple):
+    """The tokens that the name of an entry may mean, at a step where another token or the same was chosen."""
+
+    candidates: tuple[int, ...]
+    """Every token that may be meant; none if the name fits no token."""
+    likely: tuple[int, ...]
+    """The likely ones among them."""
+    is_chosen: bool = False
+    """Whether it seems to be the chosen token."""
+    shared: bool = False
+    """Whether the name may be that of further tokens, which a list that is keyed by names has lost."""
+    pooled: bool = False
+    """Whether all entries of this name count as one token, with the sum of their probabilities."""
+
+
+class Alike(NamedTuple):
+    """The listed tokens that are spelled as a chosen one is, where no vocabulary shows it."""
+
+    surely: tuple[int, ...] = ()
+    perhaps: float = 0.0
+    """The mass of those of which it is not clear."""
+    many: bool = False
+    """Whether any number of tokens that are not listed may be."""
+
+
+class MeantStep(NamedTuple):
+    """The entries of a step, with what their names mean."""
+
+    chosen: tuple[int, ...]
+    """The token that was chosen; if its name says only that it is special, all those that it may be."""
+    own: Entry
+    """The name and number that the chosen token came with."""
+    listed: list[tuple[Entry, Meant]]
+    """The entries of the list."""
+    any_special: bool = False
+    """Whether the chosen token's name says only that it is special."""
+    with_blank: int = 0
+    """The number of names that begin with a blank."""
+    without_blank: int = 0
+    """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
+    padded: bool = False
+    """Whether entries were left out that are beyond the vocabulary, so that the others had a share less than 1."""
+
+
+class Names(Protocol):
+    """What the names of one answer mean, and which of its tokens agree as far as only the names show it."""
+
+    size: int | None
+    """The number of tokens that there are; None where the vocabulary is not known."""
+
+    def clear(self, step: TopStep, position: int) -> ListedStep | None:
+        """Read a list of which every name and number is clear, as in nearly all; None for any other.
+
+        The result is that of `ListReader.any_list`, in a tenth of the time.
+        """
+
+    def meant(self, step: TopStep, before: Name | None, position: int) -> MeantStep:
+        """The meaning of the chosen token's name and of those of its list.
+
+        `before` is the name of the token that was chosen before. `InvalidInputError` or `VocabularyMismatch` if the
+        chosen token is unknown or not clear, or a name contradicts its id.
+        """
+
+    def is_blank(self, token: int) -> bool:
+        """Return True for a token that is white space or a special one."""
+
+    def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
+        """The tokens, of some listed ones with their probabilities, that are spelled as the chosen one is."""
+
+    def learned(self) -> Names | None:
+        """The same names as they are to be read from the first step on, if those read by now show that; else None."""
+
+
 class ListReader:
-    """Reads the steps of one answer in their order: finds their tokens in a vocabulary and checks their numbers."""
+    """Reads the steps of one answer in their order: finds what their names mean and checks their numbers."""
 
-    names = None
-    """The tokens that lists have named, where there is no vocabulary: see `NameReader`."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.steps: list[ListedStep] = []
-        self._vocabulary = vocabulary
-        self._names = token_names(vocabulary)
-        self._matches = self._names.matches
-        """Gives the tokens that may be meant by a name, as the engine spells it."""
-        self._blanks_left_out = False
-        """The engine is known to name tokens without the blank that they begin with."""
+        self._given: list[TopStep] = []
+        """The steps as they came."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
     def add(self, steps: Sequence[TopStep]) -> int:
-        """Read the next steps, whose numbers are log-probabilities; returns the number of the first of them.
+        """Read the next steps, whose numbers are log-probabilities; returns the number of the first one that was read.
 
-        `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if the probabilities add up to
-        more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
+        That is 0 where they show how all names are to be read: then all steps are read once more, so that their order
+        does not matter. `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if the
+        probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
         """
         first = len(self.steps)
-        for position, step in enumerate(steps, first):
-            if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
-                # One such name shows how the engine names all tokens, from here on.
-                self._blanks_left_out, self._matches = True, self._names.matches_without_blank
-            read = self._clear(step) or self._any(step, position)
-            if self._ended_by is not None and not self._vocabulary.blank[read.token]:
+        self._given += steps
+        self._read(first)
+        while (names := self.names.learned()) is not None:
+            self.names, self.steps, first = names, [], 0
+            self._read(first)
+        return first
+
+    def _read(self, first: int) -> None:
+        """Read the steps that are given, from the first one on that has not been read."""
+        for position, step in enumerate(self._given[first:], first):
+            read = self.names.clear(step, position) or self.any_list(step, position)
+            if self._ended_by is not None and not self.names.is_blank(read.token):
                 raise not_in_vocabulary(*self._ended_by)  # text goes on behind it
             if read.stands_for and self._ended_by is None:
                 self._ended_by = step.chosen, position
             self.steps.append(read)
-        return first
 
-    def is_blank(self, token: int) -> bool:
-        """Return True for a token that is white space or a special one."""
-        return bool(self._vocabulary.blank[token])
-
-    def _clear(self, step: TopStep) -> ListedStep | None:
-        """Read a list of which every name and number is clear, as in nearly all; None for any other.
-
-        The result is that of `_any`, in a tenth of the time.
-        """
-        log_probs = step.log_probs
-        if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
-            return None
-        meant = list(map(self._matches.__getitem__, step.names))
-        chosen, *ids = [match.clear for match in meant]
-        # A byte token's name may stand for a whole character, so that `_any` has to look.
-        if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
-            return None
-        own, *probabilities = map(math.exp, log_probs)
-        others = list(log_probs[1:])
-        if log_probs[0] in STAND_INS:
-            return None
-        if chosen in ids:
-            place = ids.index(chosen)
-            # Two numbers for one token: `_any` knows which counts.
-            if probabilities[place] != own:
-                return None
-            del others[place]
-        else:
-            ids.append(chosen)
-            probabilities.append(own)
-        total = math.fsum(probabilities)
-        if not total <= OVERFULL:  # or NaN
-            return None
-        blanks = [match.blanks for match in meant]
-        return ListedStep(
-            chosen,
-            ids,
-            probabilities,
-            math.log(own) if own else -math.inf,
-            total,
-            smallest=math.exp(min(others)) if others else 1.0,
-            complete=len(ids) == self._vocabulary.size,
-            listed=len(others),
-            with_blank=blanks.count("begins"),
-            without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
-        )
-
-    def _any(self, given: TopStep, position: int) -> ListedStep:
+    def any_list(self, step: TopStep, position: int) -> ListedStep:
         """Any list, entry by entry."""
-        step, shift = _inside(given, self._vocabulary, position)
-        meant = list(map(self._matches.__getitem__, step.names))
-        for token, match in zip((step.chosen, *step.top), meant, strict=True):
-            if not match.fits:
-                raise _misnamed(token, self._names, position)
-        may_be = _chosen_ids(step, meant[0], position)
-        own, *listed = entries_of(step, shift)
-        entries = Entries(may_be[0], own)
-        others = self._sort(entries, zip(listed, meant[1:], strict=True))
-        entries.listed = sum(is_given(other.log_prob) for other in others)
-        complete = len(entries.found) == self._vocabulary.size
+        before = self._given[position - 1].names[0] if position else None
+        meant = self.names.meant(step, before, position)
+        entries = Entries(meant.chosen[0], meant.own)
+        others = entries.add(meant.listed)
+        entries.listed = sum(other.tells for other in others)
+        complete = len(entries.found) == self.names.size
         # Engines append the chosen token where it is not among the best, so only the others show what an unlisted token
         # has at most. A list keyed by strings has lost all but one of the tokens that are spelled alike.
-        bounded = entries.listed == len(others) > 0 and not any(match.shared for match in meant[1:])
-        blanks = [match.blanks for match in meant]
+        given = len(others) > 0 and all(is_given(other.log_prob) for other in others)
+        bounded = given and not any(entry.shared for _, entry in meant.listed)
+        alike = self.names.alike(entries.chosen, entries.found)
         return entries.listed_step(
             position,
             # where every token is listed, the padding of a model's head had its share
-            whole=math.fsum(entries.found.values()) if complete and step is not given else 1.0,
+            whole=math.fsum(entries.found.values()) if complete and meant.padded else 1.0,
             smallest=min(other.probability for other in others) if bounded else 1.0,
             complete=complete,
-            with_blank=blanks.count("begins"),
-            without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
-            bare=len(given.names) < 2,
-            stands_for=may_be if meant[0].any_special else (),
+            perhaps=alike.perhaps,
+            many=alike.many,
+            with_blank=meant.with_blank,
+            without_blank=meant.without_blank,
+            bare=len(step.names) < 2,
+            stands_for=meant.chosen if meant.any_special else (),
+            spelled=alike.surely,
         )
-
-    def _sort(self, entries: Entries, listed: Iterable[tuple[Entry, NameMatches]]) -> list[Entry]:
-        """Take in the entries of a list by what their names may mean; returns those that are not the chosen token."""
-        own, chosen = _bytes_of(entries.own.name), entries.chosen
-        others, seen = list[Entry](), set[Entry]()
-        for entry, match in listed:
-            candidates, likely = match.candidates, match.likely
-            if match.any_special and own not in (None, _bytes_of(entry.name)):
-                candidates = tuple(token for token in candidates if token != chosen)  # that one has another name
-                likely = tuple(token for token in likely if token != chosen) or candidates
-            itself = likely == (chosen,) or (chosen in candidates and (entry.name[0] is not None or entry.named_alike))
-            if not itself:
-                others.append(entry)
-            if entry in seen or not entry.tells:
-                continue
-            seen.add(entry)
-            probability = entry.probability
-            if itself:
-                if entries.add_chosen(entry, candidates):
-                    others.append(entry)
-            elif len(likely) == 1 and likely[0] not in entries.found:
-                entries.found[likely[0]] = probability
-            elif len(likely) == 1:  # the same entry again, or another token of this name
-                rest = tuple(token for token in candidates if token not in entries.found)
-                if rest and probability != entries.found[likely[0]]:
-                    entries.ambiguous.append((rest, probability))
-            elif candidates:
-                entries.ambiguous.append((candidates, probability))
-            else:
-                entries.unmapped += probability
-        return others
 
 
 def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
@@ -292,27 +302,6 @@ def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
     Nothing but the text is known of them then.
     """
     return chosen == entry == (None, chosen[1], None)
-
-
-def _inside(step: TopStep, vocabulary: Vocabulary, position: int) -> tuple[TopStep, float]:
-    """The step without the rows that pad a model's head, and what has to be added to log-probabilities without them.
-
-    `VocabularyMismatch` if more of the probability is outside the vocabulary than padding gets.
-    """
-    top = step.top
-    outside = [token for token in top if token.id is not None and token.id >= vocabulary.size]
-    if not outside:
-        return step, 0.0
-    mass = math.fsum(math.exp(min(token.log_prob, 0.0)) for token in outside)
-    # Padding rows have hardly any probability: what has more is a token of another vocabulary.
-    if mass > OUTSIDE:
-        likeliest = max(outside, key=lambda token: token.log_prob)
-        raise VocabularyMismatch(
-            f"At step {position} the engine lists {likeliest.name} with the probability {mass:.3g}; the vocabulary "
-            f"ends before, with {vocabulary.size:,} tokens. It belongs to another model."
-        )
-    inside = [token for token in top if token.id is None or token.id < vocabulary.size]
-    return TopStep(step.chosen, inside), -math.log1p(-mass)
 
 
 def overfull(total: float, position: int) -> InvalidLogits:
@@ -332,46 +321,9 @@ def check_number(token: TopToken, position: int) -> None:
         )
 
 
-def _misnamed(token: TopToken, names: TokenNames, position: int) -> SemtokenError:
-    vocabulary, known, piece = names.vocabulary, f"beyond its {names.vocabulary.size:,} tokens", b""
-    if token.id is not None and 0 <= token.id < vocabulary.size:
-        known, piece = repr(vocabulary.texts[token.id]), vocabulary.pieces[token.id]
-    spelled = _bytes_of(token[1:]) or b""
-    # vLLM calls the token that completes a character by all of it (`without_borrowed_names`).
-    if ends_character(piece) and spelled.endswith(piece):
-        return BackendError(
-            f"At step {position} the engine names token {token.id} by all of {spelled.decode('utf-8', 'replace')!r}, "
-            "of which it is the last piece: the pieces before it are missing or out of order. Ask again."
-        )
-    return VocabularyMismatch(
-        f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary it is "
-        f"{known}. It belongs to another model."
-    )
-
-
-def _chosen_ids(step: TopStep, meant: NameMatches, position: int) -> tuple[int, ...]:
-    """The chosen token's id; those of all special tokens where its name says no more."""
-    token, candidates = step.chosen, meant.candidates
-    if len(meant.likely) == 1:
-        return meant.likely
-    if meant.any_special and not any(listed in candidates for listed, _, _ in step.names[1:]):
-        return candidates  # if special tokens were listed by id, one of them might be the chosen one
-    if not candidates:
-        raise not_in_vocabulary(token, position)
-    raise InvalidInputError(
-        f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
-        f"vocabulary. {ASK_FOR_IDS}"
-    )
-
-
 def not_in_vocabulary(token: TopToken, position: int) -> InvalidInputError:
     """The error for a chosen token whose name fits none."""
     return InvalidInputError(
         f"The token chosen at step {position}, {token.name}, is not in the vocabulary. A special "
         f"token, or the vocabulary of another model? {ASK_FOR_IDS}"
     )
-
-
-def _bytes_of(name: Name) -> bytes | None:
-    _, text, spelled = name
-    return spelled or (text.encode("utf-8", "surrogatepass") if text else None)

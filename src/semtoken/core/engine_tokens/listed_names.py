@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +17,7 @@ import numpy as np
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, Entries, ListedStep, overfull
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep, overfull
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
@@ -107,13 +105,14 @@ class Naming(NamedTuple):
 
 
 class ListedNames:
-    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1.
+    """A vocabulary made of the tokens that the lists of one answer name, numbered from 1: `Names` of a `ListReader`.
 
     `rule` gives the spelling of a token (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
     `naming` is what is known of the names before the first one comes.
     """
 
     def __init__(self, rule: SpellingRule | None = None, naming: Naming = Naming()) -> None:  # noqa: B008, immutable
+        self.size: int | None = None
         self.rule = rule
         self.plain = rule in (None, normalize)
         """Whether tokens that are spelled alike have the same letters."""
@@ -123,6 +122,8 @@ class ListedNames:
         self.ids: list[int] = [-1]
         """The ids that the engine gives, -1 where it gives none."""
         self.naming = naming
+        self._known = naming
+        """The naming that was known when the first step was read."""
         self._numbers: dict[Name, int] = {}
         self._others: dict[int, int] = {}
 
@@ -137,7 +138,10 @@ class ListedNames:
         token, text, spelled = name
         if text is None and not spelled and (token is None or not self.naming.texts):
             return None
-        number = self._numbers[name] = self._append(self.spelled_by[name], token)
+        return self._added(name)
+
+    def _added(self, name: Name) -> int:
+        number = self._numbers[name] = self._append(self.spelled_by[name], name[0])
         return number
 
     def other(self, number: int) -> int:
@@ -192,6 +196,127 @@ class ListedNames:
             return False
         surely = same and (same_in_files or self.naming.decoded)
         return True if surely and not (one.markup or another.markup) else None
+
+    def clear(self, step: TopStep, position: int) -> ListedStep | None:
+        """Read a list of which every name and number is clear; see `Names.clear`.
+
+        All its tokens have bytes and a number, and all of them have an id or none has.
+        """
+        names, log_probs = step.names, step.log_probs
+        if not self.naming.texts:
+            self._look_for_texts(names[1:], position)
+        if names[0] in names[1:]:
+            again = names.index(names[0], 1)
+            if log_probs[again] != log_probs[0]:
+                return None
+            names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
+        ids, _, spelled = zip(*names, strict=True)
+        if not all(spelled) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
+            return None
+        if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0:
+            return None
+        if len(set(spelled if ids[0] is None else ids)) < len(ids):  # each token once
+            return None
+        probabilities = list(map(math.exp, log_probs))
+        own, total = probabilities[0], math.fsum(probabilities)
+        if total > OVERFULL:
+            raise overfull(total, position)
+        chosen = self._numbers.get(names[0]) or self._added(names[0])
+        spelling = self.spellings[chosen]
+        found: dict[int, float] = {chosen: own}
+        if not spelling.alone and (not self.plain or spelling.read[0] in _lower(spelled[1:])):
+            for name, probability in zip(names[1:], probabilities[1:], strict=True):
+                if self.spelled_by[name].read == spelling.read:
+                    found[self._numbers.get(name) or self._added(name)] = probability
+        alike = self.alike(chosen, found) if len(found) > 1 else Alike(many=not spelling.alone)
+        return ListedStep(
+            chosen,
+            list(found),
+            list(found.values()),
+            math.log(own) if own else -math.inf,
+            total,
+            1.0,  # any number of tokens may be spelled alike
+            complete=False,
+            listed=len(names) - 1,
+            perhaps=alike.perhaps,
+            many=alike.many,
+            bare=len(step.names) < 2,
+            others=step if len(names) > 1 else None,
+            spelled=alike.surely,
+        )
+
+    def meant(self, step: TopStep, before: Name | None, position: int) -> MeantStep:
+        """The meaning of the names of a step, by which each entry is a token; see `Names.meant`."""
+        own, *listed = entries_of(step)
+        inside = before is not None and not before[2] and ends_inside(before)
+        chosen = self._chosen(step.names, inside=inside)
+        if chosen is None:
+            raise InvalidInputError(
+                f"The token chosen at step {position} is named only by its id, {own.name[0]}. Say whose ids "
+                "these are: name the model, or its tokenizer."
+            )
+        seen = set[Name]()
+        meant: list[Meant] = []
+        for entry in listed:
+            by_bytes = entry.is_chosen or (entry.is_chosen is None and entry.name[2] is not None)
+            if entry.named_alike if own.may_be_own else by_bytes:
+                meant.append(Meant((chosen,), (chosen,), is_chosen=True, shared=True))
+            else:
+                meant.append(self._another(entry.name, chosen, known=own.may_be_own, again=entry.name in seen))
+            if entry.tells:
+                seen.add(entry.name)
+        return MeantStep((chosen,), own, list(zip(listed, meant, strict=True)))
+
+    def _chosen(self, names: Sequence[Name], *, inside: bool) -> int | None:
+        """The number of the chosen token, the first of some names; None if its name does not say how it is spelled.
+
+        `inside`: the token before may end inside a character, so that the name may be that of a whole character.
+        """
+        own = names[0]
+        chosen = self.piece(own, nameless=inside) if not own[2] and is_unnamed(own) else self.number(own)
+        if chosen is None and not self.naming.texts and all(name[0] is not None for name in names):
+            return self.without_name(own[0])  # lists of ids
+        return chosen
+
+    def _another(self, name: Name, chosen: int, *, known: bool, again: bool) -> Meant:
+        """The meaning of an entry that is another token than the chosen one, or may be one.
+
+        `known`: the chosen token has a number of its own. `again`: the list has had this name before.
+        """
+        number = self.number(name)
+        if number is None and name[0] is not None and self.rule is None:
+            number = self.without_name(name[0])
+        if number is None:
+            return Meant((), (), shared=True)
+        if again and not is_unnamed(name):  # with another number it counts for the upper end only, if it may agree
+            may_agree = self.rule is not None and self.same(chosen, number) is not False
+            return Meant((chosen, NOBODY), (), shared=True) if may_agree else Meant((number,), (number,), shared=True)
+        number = self.other(number) if number == chosen else number
+        if not known and self.spellings[chosen].text == self.spellings[number].text:
+            return Meant((chosen, NOBODY), (), shared=True)
+        return Meant((number,), (number,), shared=True, pooled=True)
+
+    def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
+        """The listed tokens that are spelled as the chosen one is; see `Names.alike`."""
+        same = {number: self.same(chosen, number) for number in others if number != chosen}
+        perhaps = math.fsum(others[number] for number, alike in same.items() if alike is None)
+        surely = tuple(number for number, alike in same.items() if alike)
+        return Alike(surely, perhaps, many=not self.spellings[chosen].alone)
+
+    def is_blank(self, token: int) -> bool:
+        """Return True for a token that is white space or a special one."""
+        return self.spellings[token].blank
+
+    def learned(self) -> ListedNames | None:
+        """The names once more from the start, if those read by now have shown how all are spelled; else None."""
+        return None if self.naming == self._known else ListedNames(self.rule, self.naming)
+
+    def _look_for_texts(self, names: Sequence[Name], position: int) -> None:
+        """Notice whether entries of a list have texts."""
+        if any(text or spelled for _, text, spelled in names):
+            self.naming = self.naming._replace(texts=True)
+            if not position:  # it is seen before any list is read
+                self._known = self.naming
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
         """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.
@@ -256,18 +381,6 @@ def _pieces_of_characters(texts: Sequence[str], ids: Sequence[int]) -> Iterator[
             run.clear()
 
 
-def are_plain(steps: Sequence[TopStep]) -> bool:
-    """Whether all tokens that some steps list have bytes and a number, and all of them have an id or none has."""
-    ids, _, spelled = zip(*chain.from_iterable([step.names for step in steps]), strict=True)
-    numbers = list(chain.from_iterable([step.log_probs for step in steps]))
-    own = {step.log_probs[0] for step in steps}
-    named = all(spelled) and ids.count(None) in (0, len(ids))
-    return named and min(numbers) > LEAST_GIVEN and max(numbers) <= 0.0 and STAND_INS.isdisjoint(own)
-
-
-_ID, _SPELLED = itemgetter(0), itemgetter(2)
-
-
 def _lower(spelled: Sequence[bytes]) -> str:
     """The bytes of some tokens as one text in lower case: no token can read like a letter that is not in it."""
     return b"\0".join(spelled).decode("utf-8", "replace").lower()
@@ -279,164 +392,3 @@ def _as_in_files(text: str) -> str:
         return text.replace(SENTENCEPIECE_BLANK, " ")
     piece = bytes_in_files(text)
     return text if piece is None else piece.decode("utf-8", "replace")
-
-
-class NameReader:
-    """Reads the steps of one answer in their order, as `ListReader` does, where there is no vocabulary.
-
-    `rule` is that of `ListedNames`.
-    """
-
-    def __init__(self, rule: SpellingRule | None) -> None:
-        self._given: list[TopStep] = []
-        """The steps as they came."""
-        self._begin(rule, Naming())
-
-    def _begin(self, rule: SpellingRule | None, naming: Naming) -> None:
-        """Forget what was read, but not how the engine names its tokens."""
-        self.names = ListedNames(rule, naming)
-        self.steps: list[ListedStep] = []
-        self._naming = naming
-        """The naming that was known when the first step was read."""
-        self._inside = False
-        """The last step may end inside a character, so that the name of the next token may be a whole character's."""
-
-    def add(self, steps: Sequence[TopStep]) -> int:
-        """Read the next steps, whose numbers are log-probabilities; returns the number of the first one that was read.
-
-        That is 0 where they show how all names are to be read: then all steps are read once more, so that their order
-        does not matter. `InvalidInputError` if a chosen token has an id and no text, `InvalidLogits` if the
-        probabilities add up to more than 1.
-        """
-        first = position = len(self.steps)
-        self._given += steps
-        plain = are_plain(steps)  # one look at all of them, as nearly all are
-        while position < len(self._given):
-            step = self._given[position]
-            chosen = self._chosen(step, position)
-            read = self._clear(step, chosen, position) if plain or are_plain([step]) else None
-            self.steps.append(read or self._any(step, chosen, position))
-            position += 1
-            if self.names.naming != self._naming:
-                self._begin(self.names.rule, self.names.naming)
-                first, position, plain = 0, 0, False
-        return first
-
-    def is_blank(self, token: int) -> bool:
-        """Return True for a token that is white space or a special one."""
-        return self.names.spellings[token].blank
-
-    def _chosen(self, step: TopStep, position: int) -> int:
-        """The number of the token that was chosen at a step; `position` is the step's number, for messages."""
-        names, own = self.names, step.names[0]
-        if not names.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
-            names.naming = names.naming._replace(texts=True)
-            if not position:  # a list's texts are seen before it is read
-                self._naming = self._naming._replace(texts=True)
-        # A name with bytes is that of a whole token.
-        inside, self._inside = self._inside, not own[2] and ends_inside(own)
-        chosen = names.piece(own, nameless=inside) if not own[2] and is_unnamed(own) else names.number(own)
-        if chosen is None and not names.naming.texts and all(name[0] is not None for name in step.names):
-            chosen = names.without_name(own[0])  # lists of ids
-        if chosen is None:
-            raise InvalidInputError(
-                f"The token chosen at step {position} is named only by its id, {own[0]}. Say whose ids "
-                "these are: name the model, or its tokenizer."
-            )
-        return chosen
-
-    def _clear(self, step: TopStep, chosen: int, position: int) -> ListedStep | None:
-        """Read a list that is plain (`are_plain`) and names each token once, as nearly all do; None for any other.
-
-        The result is that of `_any`.
-        """
-        names, log_probs, spelling = step.names, step.log_probs, self.names.spellings[chosen]
-        if names[0] in names[1:]:
-            again = names.index(names[0], 1)
-            if log_probs[again] != log_probs[0]:
-                return None
-            names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
-        spelled = list(map(_SPELLED, names))
-        if spelling.nameless or len(set(spelled if names[0][0] is None else map(_ID, names))) < len(names):
-            return None
-        probabilities = list(map(math.exp, log_probs))
-        own, total = probabilities[0], math.fsum(probabilities)
-        if total > OVERFULL:
-            raise overfull(total, position)
-        found: dict[int, float] = {chosen: own}
-        if not spelling.alone and (not self.names.plain or spelling.read[0] in _lower(spelled[1:])):
-            for name, probability in zip(names[1:], probabilities[1:], strict=True):
-                if self.names.spelled_by[name].read == spelling.read:
-                    found[self.names.number(name)] = probability  # type: ignore[index]
-        alike, perhaps = self._alike(found, chosen) if len(found) > 1 else ((), 0.0)
-        return ListedStep(
-            chosen,
-            list(found),
-            list(found.values()),
-            math.log(own) if own else -math.inf,
-            total,
-            1.0,  # any number of tokens may be spelled alike
-            complete=False,
-            listed=len(names) - 1,
-            perhaps=perhaps,
-            many=not spelling.alone,
-            bare=len(step.names) < 2,
-            others=step if len(names) > 1 else None,
-            spelled=alike,
-        )
-
-    def _alike(self, found: Mapping[int, float], chosen: int) -> tuple[tuple[int, ...], float]:
-        """The tokens that are surely spelled as the chosen one is, and the mass of those that may be."""
-        same = {number: self.names.same(chosen, number) for number in found if number != chosen}
-        perhaps = math.fsum(found[number] for number, alike in same.items() if alike is None)
-        return tuple(number for number, alike in same.items() if alike), perhaps
-
-    def _any(self, step: TopStep, chosen: int, position: int) -> ListedStep:
-        """Any list, entry by entry."""
-        own, *listed = entries_of(step)
-        entries, seen = Entries(chosen, own), dict[Name, float]()
-        for entry in listed:
-            name, log_prob, probability = entry.name, entry.log_prob, entry.probability
-            if not entry.tells or seen.get(name) == log_prob:
-                continue  # it says nothing, or is the same entry again
-            by_bytes = entry.is_chosen or (entry.is_chosen is None and name[2] is not None)
-            if entry.named_alike if entries.known else by_bytes:
-                entries.listed += entries.add_chosen(entry)
-            elif name not in seen or is_unnamed(name):
-                self._add_other(entries, name, probability)
-            else:
-                self._add_again(entries, name, probability)
-            seen[name] = log_prob
-        alike, perhaps = self._alike(entries.found, chosen)
-        return entries.listed_step(
-            position,
-            smallest=1.0,  # any number of tokens may be spelled alike
-            complete=False,
-            perhaps=perhaps,
-            spelled=alike,
-            many=not self.names.spellings[chosen].alone,
-            bare=len(step.log_probs) < 2,
-        )
-
-    def _add_again(self, entries: Entries, name: Name, probability: float) -> None:
-        """Take in another token once more, with another number: it counts for the upper end only, if it may agree."""
-        number = self.names.number(name)
-        if number is None:
-            entries.unmapped += probability
-        elif self.names.rule is not None and self.names.same(entries.chosen, number) is not False:
-            entries.ambiguous.append(((entries.chosen, NOBODY), probability))
-
-    def _add_other(self, entries: Entries, name: Name, probability: float) -> None:
-        """Take in an entry that is another token, or may be one."""
-        names, number, chosen = self.names, self.names.number(name), entries.chosen
-        entries.listed += 1
-        if number is None and name[0] is not None and names.rule is None:
-            number = names.without_name(name[0])
-        if number is None:
-            entries.unmapped += probability
-            return
-        number = names.other(number) if number == chosen else number
-        if not entries.known and names.spellings[chosen].text == names.spellings[number].text:
-            entries.ambiguous.append(((chosen, NOBODY), probability))
-            return
-        entries.found[number] = entries.found.get(number, 0.0) + probability
