@@ -99,8 +99,7 @@ KNOWN = small_kind(next(iter(tiny.TOKENIZERS))).clusters.vocabulary
 @pytest.mark.parametrize("vocabulary", [None, KNOWN], ids=["spelling", "vocabulary"])
 def test_a_token_of_probability_zero_is_listed(vocabulary: Vocabulary | None) -> None:
     """So that a token that a grammar forces is none whose list is missing."""
-    steps = [TopStep(named("a", 0.0), [named("b", -math.inf)]), TopStep(named("b", -FULL), [named("a", -2.5)])]
-    assert score_logprobs(steps, vocabulary).flags == ()
+    assert score_logprobs([TopStep(named("a", 0.0), [named("b", -math.inf)])], vocabulary).flags == ()
 
 
 def test_an_entry_that_comes_again_counts_once_wherever_it_stands() -> None:

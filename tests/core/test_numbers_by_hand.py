@@ -17,14 +17,9 @@ from semtoken.core.engine_tokens.spellings import (
     steps_from_triples,
 )
 from semtoken.core.engine_tokens.token_names import SharedVocabulary
-from semtoken.core.engine_tokens.top_steps import (
-    StepList,
-    as_bytes,
-    as_id,
-    log_prob_or_none,
-    text_or_empty,
-)
+from semtoken.core.engine_tokens.top_steps import StepList, log_prob_or_none
 from semtoken.errors import InvalidInputError, InvalidLogits
+from semtoken.support.untrusted import as_bytes, as_id, text_or_empty
 from tests.core.test_scoring import small_kind
 
 

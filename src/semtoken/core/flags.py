@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os.path import commonprefix
 
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.clustering.vocabulary import normalize
 from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
-from semtoken.core.engine_tokens.passes import ZEROS_IN_A_ROW
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
@@ -17,6 +16,7 @@ from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import Flag
 from semtoken.errors import BackendError
+from semtoken.support.arrays import BoolArray
 from semtoken.support.text import number
 
 SLIGHTLY_OVERFULL = 1.001
@@ -24,6 +24,34 @@ LEAST_TELLING = -99.0  # stand-ins for a number that is not known are below
 UNMAPPED = "list names that fit no token of the vocabulary"
 _UNNAMED = REPLACEMENT.encode()
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
+
+
+ZEROS_IN_A_ROW = 5
+"""So many tokens that are all sure are not found in an answer whose engine reports its numbers."""
+
+
+def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) -> list[int]:
+    """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
+
+    Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
+    `certain` says which steps count as certain whatever their number is. `BackendError` if the engine gives nothing
+    but zeros.
+    """
+    zeros = [i for i, step in enumerate(steps) if step.log_prob == 0.0 and not (step.listed or step.complete)]
+    if not zeros:
+        return []
+    sure = certain()
+    zeros = [i for i in zeros if not sure[i]]
+    bare = [i for i in zeros if steps[i].bare]
+    whole = len(zeros) == len(steps) - int(sure.sum())
+    if zeros and whole and (len(bare) == len(zeros) or len(zeros) >= ZEROS_IN_A_ROW):
+        raise BackendError(
+            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
+            "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
+        )
+    # An engine that gives no lists at all may have been sure: a zero without a list means something only beside steps
+    # that have one.
+    return bare if any(not step.bare for step in steps) else []
 
 
 def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:

@@ -5,7 +5,7 @@ that follows. A step is *open* until no later token can change its prefix set, a
 before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
 
 `GrowingAnswer` is one answer, whether all logits of its steps are known or what an engine lists of them: the steps are
-kept as `ReducedRows` or `ReadLists`, and both give `Columns`.
+kept as `ReducedRows` or by a `ListReader`, and both give `Columns`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.engine_tokens.checked_list import ListedStep, ListReader, check_number
+from semtoken.core.engine_tokens.checked_list import ListReader
 from semtoken.core.engine_tokens.known_names import KnownNames
 from semtoken.core.engine_tokens.listed_names import ListedNames
-from semtoken.core.engine_tokens.passes import silent_zeros, without_copied_lists
-from semtoken.core.engine_tokens.precision import Precision, Rounding
-from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flag
+from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flag, silent_zeros
 from semtoken.core.prefixes import NO_IDS, next_look
 from semtoken.core.records import any_rival, later_records
 from semtoken.core.results import Distribution, Running, ScoredAnswer
@@ -40,52 +37,6 @@ from semtoken.support.arrays import FloatArray, IdArray, Rows
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 NOTHING = NO_IDS, True
 """The prefix set of a step where it is not asked for, which is decided."""
-
-
-class ReadLists:
-    """The steps of an answer of which an engine lists the best tokens, read one after the other."""
-
-    def __init__(self, scorer: Scorer) -> None:
-        known = KnownNames(scorer.vocabulary) if scorer.names is None else ListedNames(scorer.rules.spelling)
-        self.reader = ListReader(known)
-        self.precision = Precision()
-        self.opening: list[bool] = []
-        self.copied: list[int] = []
-        """The steps whose lists are copies of the list before, and are not used."""
-        self._last: TopStep | None = None
-        """The last step as it came."""
-
-    def add(self, steps: Sequence[TopStep]) -> int:
-        """Read the next steps; returns the number of the first one that was read, which may be one read before.
-
-        `InvalidLogits` if a number is no log-probability; other errors are those of the reader.
-        """
-        position, own_lists = len(self.reader.steps), without_copied_lists(steps, self._last)
-        numbers = list(chain.from_iterable([step.log_probs for step in own_lists]))
-        # Any sum with NaN is NaN, and a comparison with it false: one look at all numbers, where nothing is wrong.
-        if not (max(numbers) <= 0.0 and sum(numbers) <= 0.0):
-            for number, step in enumerate(own_lists, position):
-                for token in (step.chosen, *step.top):
-                    check_number(token, number)
-        first = self.reader.add(own_lists)
-        if own_lists != list(steps):
-            pairs = enumerate(zip(own_lists, steps, strict=True), position)
-            self.copied += [i for i, (own_list, step) in pairs if own_list != step]
-        self.precision.add(numbers)
-        self._last = steps[-1]
-        return first
-
-    @property
-    def names(self) -> ListedNames | None:
-        """The tokens that the lists have named, where there is no vocabulary."""
-        return self.reader.names if isinstance(self.reader.names, ListedNames) else None
-
-    def part(self, first: int, last: int, rounding: Rounding) -> list[ListedStep]:
-        """The steps from `first` to before `last`."""
-        steps, names = self.reader.steps[first:last], self.names
-        if names is not None and not rounding.even:  # each of them may be off by another amount
-            steps = [names.with_others(step, 0.0) for step in steps]
-        return steps
 
 
 class ReducedRows:
@@ -157,7 +108,9 @@ class GrowingAnswer:
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
         self.ids: list[int] = []
-        self.lists: ReadLists | None = None
+        self.lists: ListReader | None = None
+        self._opening: list[bool] = []
+        """Whether only blanks come before each step of lists."""
         self.rows = ReducedRows()
         self._prefixes: list[IdArray] = []
         """The prefix set of each step, without ids as long as it is open, or if it is not asked for."""
@@ -173,19 +126,20 @@ class GrowingAnswer:
         """Add the next decoding steps, as an engine lists them."""
         if not steps:
             return
+        scorer, new = self.scorer, len(self.ids)
         if self.lists is None:
-            self.lists = ReadLists(self.scorer)
+            known = ListedNames(scorer.rules.spelling) if scorer.open_ended else KnownNames(scorer.vocabulary)
+            self.lists = ListReader(known)
         first = self.lists.add(steps)
         # What the sums hold came from the first reading.
-        if first < len(self.ids):  # steps that were there before were read once more
+        if first < new:  # steps that were there before were read once more
             self._n_settled, self._settled = 0, CERTAIN
-        lists, scorer, new = self.lists, self.scorer, len(self.ids)
-        self.ids[first:] = [step.token for step in lists.reader.steps[first:]]
+        self.ids[first:] = [step.token for step in self.lists.steps[first:]]
         for position, token in enumerate(self.ids[new:], new):
             opening = position <= self._leading_blanks
-            lists.opening.append(opening)
+            self._opening.append(opening)
             if opening:
-                self._leading_blanks += lists.reader.names.is_blank(token)
+                self._leading_blanks += self.lists.names.is_blank(token)
             if not self._has_content:
                 self._has_content = not (scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token]))
         self._prefixes += [NO_IDS] * (len(self.ids) - new)
@@ -279,9 +233,10 @@ class GrowingAnswer:
         prefixes, neutrality = self._prefixes[first:last], self._neutrality
         if self.lists is None:
             return Agreeing(self.scorer, self.rows.part(first, last), prefixes, neutrality)
-        rounding, opening = self.lists.precision.rounding, self.lists.opening[first:last]
-        listed = self.lists.part(first, last, rounding)
-        return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, opening)
+        rounding, listed = self.lists.precision.rounding, self.lists.steps[first:last]
+        if not rounding.even:  # each number may be off by another amount
+            listed = [self.lists.names.with_others(step, 0.0) for step in listed]
+        return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, self._opening[first:last])
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
@@ -337,7 +292,7 @@ class GrowingAnswer:
         agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
         flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
         names = None if self.lists is None else self.lists.names
-        if names is not None:
+        if isinstance(names, ListedNames):
             # Which names are special tokens shows at the end, by the text that follows them or does not.
             agreed.scorer = self.scorer = self._frozen(names, said)
         if self.lists is not None:
@@ -373,7 +328,7 @@ class GrowingAnswer:
     def _with_others(self, agreed: Agreeing, said: str | None, least: float) -> Agreeing:
         """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
         names = None if self.lists is None else self.lists.names
-        if names is None:
+        if not isinstance(names, ListedNames):
             return agreed
         listed = [names.with_others(step, least) for step in agreed.listed]
         return replace(agreed, listed=listed, scorer=self._frozen(names, said))

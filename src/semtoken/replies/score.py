@@ -11,7 +11,6 @@ from semtoken.choices import Equality, Preset, SegmentKind
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.core.api import tokens_or_none
 from semtoken.core.engine_tokens import check_shared_vocabulary
-from semtoken.core.engine_tokens.top_steps import as_object
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.results import Answers, Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
@@ -29,6 +28,7 @@ from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text
 from semtoken.support.splice import parse_reply, plain
+from semtoken.support.untrusted import as_object
 
 UNFINISHED = ('"done":false', '"done": false')
 """The mark of the first line of a stream of Ollama's."""

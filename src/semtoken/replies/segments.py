@@ -166,7 +166,7 @@ class Division(NamedTuple):
 def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoice:
     """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
-    named, fault = as_scored(raw.steps.steps), raw.steps.problem
+    fault, named = raw.steps.problem, as_scored(raw.steps.steps)
     division = Division({main_segment(raw.texts): raw.steps.steps}) if fault else _divided(raw, named)
     # Only where the steps do not fit: most engines leave the beginning that the request gave out of the message.
     rest = _behind_prefill(raw) if division.problem else None

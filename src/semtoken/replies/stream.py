@@ -9,7 +9,7 @@ from typing import Any
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.passes import as_scored
 from semtoken.core.engine_tokens.placing import find_text, pieces_of, text_of_pieces
-from semtoken.core.engine_tokens.top_steps import TopStep, as_object
+from semtoken.core.engine_tokens.top_steps import TopStep
 from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import NOTHING, Delta
@@ -20,6 +20,7 @@ from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
 from semtoken.support.splice import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
 from semtoken.support.text import error_text
+from semtoken.support.untrusted import as_object
 
 DONE = "[DONE]"
 COUNTED = "The index of the choices counts chunks: a gateway has renumbered the answer's pieces. Ask the engine itself."

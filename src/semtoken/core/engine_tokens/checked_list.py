@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
+from semtoken.core.engine_tokens.passes import without_copied_lists
+from semtoken.core.engine_tokens.precision import Precision
 from semtoken.core.engine_tokens.top_steps import ABOVE_ZERO, Entry, Name, TopStep, TopToken, is_given
 from semtoken.errors import InvalidInputError, InvalidLogits
 
@@ -208,10 +211,10 @@ class Names(Protocol):
     size: int | None
     """The number of tokens that there are; None where the vocabulary is not known."""
 
-    def clear(self, step: TopStep, position: int) -> ListedStep | None:
-        """Read a list of which every name and number is clear, as in nearly all; None for any other.
+    def clear(self, steps: Sequence[TopStep], position: int) -> list[ListedStep]:
+        """Read the first of some lists, as long as all their names and numbers are clear, as nearly always.
 
-        The result is that of `ListReader.any_list`, in a tenth of the time.
+        `position` is the step of the first one. The results are those of `ListReader.any_list`, in a tenth of the time.
         """
 
     def meant(self, step: TopStep, before: Name | None, position: int) -> MeantStep:
@@ -230,6 +233,9 @@ class Names(Protocol):
     def learned(self) -> Names | None:
         """The same names as they are to be read from the first step on, if those read by now show that; else None."""
 
+    def with_others(self, step: ListedStep, least: float) -> ListedStep:
+        """A step that was read, with the tokens of its list of at least a probability; see `ListedStep.others`."""
+
 
 class ListReader:
     """Reads the steps of one answer in their order: finds what their names mean and checks their numbers."""
@@ -237,35 +243,52 @@ class ListReader:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.steps: list[ListedStep] = []
+        self.precision = Precision()
+        """The precision with which the engine writes its numbers."""
+        self.copied: list[int] = []
+        """The steps whose lists are copies of the list before, and are not used."""
         self._given: list[TopStep] = []
-        """The steps as they came."""
+        """The steps, without such lists."""
+        self._last: TopStep | None = None
+        """The last step as it came."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
     def add(self, steps: Sequence[TopStep]) -> int:
-        """Read the next steps, whose numbers are log-probabilities; returns the number of the first one that was read.
+        """Read the next steps; returns the number of the first one that was read.
 
         That is 0 where they show how all names are to be read: then all steps are read once more, so that their order
-        does not matter. `InvalidInputError` if a chosen token is unknown or not clear, `InvalidLogits` if the
-        probabilities add up to more than 1, `VocabularyMismatch` if the id and the name of a token disagree.
+        does not matter. `InvalidLogits` if a number is no log-probability or the probabilities add up to more than 1,
+        `InvalidInputError` if a chosen token is unknown or not clear, `VocabularyMismatch` if the id and the name of a
+        token disagree.
         """
-        first = len(self.steps)
-        self._given += steps
-        self._read(first)
+        first, own_lists = len(self.steps), without_copied_lists(steps, self._last)
+        numbers = list(chain.from_iterable([step.log_probs for step in own_lists]))
+        # Any sum with NaN is NaN, and a comparison with it false: one look at all numbers, where nothing is wrong.
+        if not (max(numbers) <= 0.0 and sum(numbers) <= 0.0):
+            for position, step in enumerate(own_lists, first):
+                for token in (step.chosen, *step.top):
+                    check_number(token, position)
+        self._given += own_lists
+        self._read()
         while (names := self.names.learned()) is not None:
             self.names, self.steps, first = names, [], 0
-            self._read(first)
+            self._read()
+        read = zip(self._given[-len(steps) :], steps, strict=True)
+        self.copied += [i for i, (own, step) in enumerate(read, len(self.steps) - len(steps)) if own is not step]
+        self.precision.add(numbers)
+        self._last = steps[-1]
         return first
 
-    def _read(self, first: int) -> None:
-        """Read the steps that are given, from the first one on that has not been read."""
-        for position, step in enumerate(self._given[first:], first):
-            read = self.names.clear(step, position) or self.any_list(step, position)
-            if self._ended_by is not None and not self.names.is_blank(read.token):
+    def _read(self) -> None:
+        """Read the steps that are given and have not been read."""
+        while (at := len(self.steps)) < len(self._given):
+            read = self.names.clear(self._given[at:], at) or [self.any_list(self._given[at], at)]
+            if self._ended_by is not None and not all(self.names.is_blank(step.token) for step in read):
                 raise not_in_vocabulary(*self._ended_by)  # text goes on behind it
-            if read.stands_for and self._ended_by is None:
-                self._ended_by = step.chosen, position
-            self.steps.append(read)
+            if read[0].stands_for and self._ended_by is None:
+                self._ended_by = self._given[at].chosen, at
+            self.steps += read
 
     def any_list(self, step: TopStep, position: int) -> ListedStep:
         """Any list, entry by entry."""

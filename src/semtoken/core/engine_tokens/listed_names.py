@@ -17,7 +17,7 @@ import numpy as np
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep, overfull
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
@@ -197,21 +197,33 @@ class ListedNames:
         surely = same and (same_in_files or self.naming.decoded)
         return True if surely and not (one.markup or another.markup) else None
 
-    def clear(self, step: TopStep, position: int) -> ListedStep | None:
-        """Read a list of which every name and number is clear; see `Names.clear`.
+    def clear(self, steps: Sequence[TopStep], position: int) -> list[ListedStep]:
+        """Read lists of which every name and number is clear; see `Names.clear`."""
+        read = []
+        for at, step in enumerate(steps, position):
+            if not self.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
+                self.naming = self.naming._replace(texts=True)
+                if not at:  # it is seen before any list is read
+                    self._known = self.naming
+            clear = self._clear(step)
+            if clear is None:
+                break
+            read.append(clear)
+        return read
 
-        All its tokens have bytes and a number, and all of them have an id or none has.
-        """
+    def _clear(self, step: TopStep) -> ListedStep | None:
+        """A list whose tokens all have a number, bytes but for the chosen one, and an id if one of them has."""
         names, log_probs = step.names, step.log_probs
-        if not self.naming.texts:
-            self._look_for_texts(names[1:], position)
         if names[0] in names[1:]:
             again = names.index(names[0], 1)
             if log_probs[again] != log_probs[0]:
                 return None
             names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
-        ids, _, spelled = zip(*names, strict=True)
-        if not all(spelled) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
+        ids, texts, spelled = zip(*names, strict=True)
+        if not all(spelled[1:]) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
+            return None
+        # Terminators have no bytes, and their names say which they are.
+        if not spelled[0] and (is_unnamed(names[0]) or texts[0] in texts[1:]):
             return None
         if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0:
             return None
@@ -220,9 +232,11 @@ class ListedNames:
         probabilities = list(map(math.exp, log_probs))
         own, total = probabilities[0], math.fsum(probabilities)
         if total > OVERFULL:
-            raise overfull(total, position)
+            return None
         chosen = self._numbers.get(names[0]) or self._added(names[0])
         spelling = self.spellings[chosen]
+        if spelling.read[0] != spelling.read[1]:
+            return None
         found: dict[int, float] = {chosen: own}
         if not spelling.alone and (not self.plain or spelling.read[0] in _lower(spelled[1:])):
             for name, probability in zip(names[1:], probabilities[1:], strict=True):
@@ -310,13 +324,6 @@ class ListedNames:
     def learned(self) -> ListedNames | None:
         """The names once more from the start, if those read by now have shown how all are spelled; else None."""
         return None if self.naming == self._known else ListedNames(self.rule, self.naming)
-
-    def _look_for_texts(self, names: Sequence[Name], position: int) -> None:
-        """Notice whether entries of a list have texts."""
-        if any(text or spelled for _, text, spelled in names):
-            self.naming = self.naming._replace(texts=True)
-            if not position:  # it is seen before any list is read
-                self._known = self.naming
 
     def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
         """The tokens named so far as a `Vocabulary`; `ids` are the chosen ones.

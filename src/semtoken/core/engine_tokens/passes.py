@@ -2,8 +2,7 @@
 
 A quirk that a step shows by itself goes into `ON_READING`, and one that shows beside the step before into `ON_SCORING`:
 every list of every engine goes through both tables. The other functions are notes, and passes for steps that do not fit
-the text of the message or contradict their own numbers: `semtoken.replies.segments` and `semtoken.core.growing` ask for
-them.
+the text of the message or contradict their own numbers: `semtoken.replies.segments` and `ListReader` ask for them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import normalize
@@ -26,11 +24,6 @@ from semtoken.core.engine_tokens.top_steps import (
     may_be_one,
     spelling,
 )
-from semtoken.errors import BackendError
-from semtoken.support.arrays import BoolArray
-
-if TYPE_CHECKING:
-    from semtoken.core.engine_tokens.checked_list import ListedStep
 
 NAMELESS: Name = (None, REPLACEMENT, None)
 """A token of which its engine says nothing."""
@@ -72,13 +65,18 @@ def with_listed_names(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     names. A listed name is not taken if it adds only the blank that the start of an answer loses, or is that of a piece
     of a character.
     """
-    return tuple([step if step.names[0][0] is None else _with_listed_name(step) for step in steps])
+    return tuple(
+        [
+            step if (own := step.names[0])[0] is None or own in step.names[1:] else _with_listed_name(step)
+            for step in steps
+        ]
+    )
 
 
 def _with_listed_name(step: TopStep) -> TopStep:
     own = step.names[0]
     listed = next((entry for entry in step.names[1:] if entry[0] == own[0]), own)
-    if listed == own:
+    if own[0] is None or listed == own:
         return step
     said, other = spelling(own) or b"", spelling(listed) or b""
     # The chosen token's own name is better where it is that of the list, or lost nothing but a leading blank.
@@ -306,31 +304,3 @@ def _is_telling(step: TopStep) -> bool:
     gaps = [(own - number) * COARSE for number in others if number != own]
     coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)
     return own != round(own, 4) and (not coarse or len(gaps) >= MANY_RIVALS if gaps else own < SURE)
-
-
-ZEROS_IN_A_ROW = 5
-"""So many tokens that are all sure are not found in an answer whose engine reports its numbers."""
-
-
-def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) -> list[int]:
-    """The steps with a log-probability of 0 and no list in an answer whose other steps have lists.
-
-    Engines write such zeros for tokens that they have not computed a distribution for, as under speculative decoding.
-    `certain` says which steps count as certain whatever their number is. `BackendError` if the engine gives nothing
-    but zeros.
-    """
-    zeros = [i for i, step in enumerate(steps) if step.log_prob == 0.0 and not (step.listed or step.complete)]
-    if not zeros:
-        return []
-    sure = certain()
-    zeros = [i for i in zeros if not sure[i]]
-    bare = [i for i in zeros if steps[i].bare]
-    whole = len(zeros) == len(steps) - int(sure.sum())
-    if zeros and whole and (len(bare) == len(zeros) or len(zeros) >= ZEROS_IN_A_ROW):
-        raise BackendError(
-            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
-            "(some do so under speculative decoding). Ask the engine without it, and for alternatives."
-        )
-    # An engine that gives no lists at all may have been sure: a zero without a list means something only beside steps
-    # that have one.
-    return bare if any(not step.bare for step in steps) else []

@@ -26,19 +26,13 @@ from semtoken.core.engine_tokens.top_steps import (
     StepList,
     TopStep,
     TopToken,
-    as_bytes,
-    as_id,
-    as_list,
     as_log_prob,
-    as_number,
-    as_object,
-    as_text,
     log_prob_or_none,
-    optional,
 )
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import listed
+from semtoken.support.untrusted import as_bytes, as_id, as_list, as_number, as_object, as_text, optional
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.core.engine_tokens.top_steps import StepList, as_list
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.core.results import Distribution
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats.fields import (
@@ -40,6 +40,7 @@ from semtoken.replies.formats.fields import (
     written_tokens,
 )
 from semtoken.support.splice import Change, Drop, Keep, Path, Replace
+from semtoken.support.untrusted import as_list
 
 Engine: TypeAlias = str
 """The name of an engine, one of those that the shapes have in `formats`."""
@@ -433,17 +434,17 @@ class Shape:
 
     def delta(self, choice: RawReply, number: int) -> Delta:
         """The delta of one choice; `number` is its index where it names none."""
-        end = self.end_of(choice)
+        index, ids, stop, end = index_of(choice, number), ids_of(choice), stop_of(choice), self.end_of(choice)
         return Delta(
-            index_of(choice, number),
+            index,
             self.said(choice),
             self.steps(choice),
             self.apart(choice),
             self.calls(choice),
-            ids_of(choice),
+            ids,
             end,
             self.is_ended(choice) if self.done_at else end is not None,
-            stop_of(choice),
+            stop,
             count_at(choice, *self.count_at) if self.count_at else None,
         )
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from semtoken.core.engine_tokens.top_steps import as_id, as_list, as_object, text_or_empty
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.splice import Change, Keep, Path
 from semtoken.support.text import error_text
+from semtoken.support.untrusted import as_id, as_list, as_object, text_or_empty
 
 RawReply: TypeAlias = Mapping[str, Any]
 ALL = 1 << 30

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from semtoken.core.engine_tokens.top_steps import as_list, as_object
 from semtoken.errors import BackendError
 from semtoken.replies.formats.base import Engine, ProbeQuestion, Shape
 from semtoken.replies.formats.fields import RawReply, value_at
 from semtoken.support.splice import Path, encode
+from semtoken.support.untrusted import as_list, as_object
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items
-from semtoken.core.engine_tokens.top_steps import StepList, as_id, as_list, as_object, text_or_empty
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
 from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape, steps_of_logprobs
 from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Change, Keep, Path, Replace
+from semtoken.support.untrusted import as_id, as_list, as_object, text_or_empty
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "kv_transfer_params", "ec_transfer_params"})
 VLLM_CHOICE_FIELDS = frozenset({"prompt_logprobs", "routed_experts"})

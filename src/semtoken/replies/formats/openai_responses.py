@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_items
-from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
 from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, ProbeQuestion, Shape
 from semtoken.replies.formats.fields import RawReply
 from semtoken.replies.formats.openai_choices import VLLM_FIELDS, call_of
 from semtoken.support.splice import Change, Path, Replace
+from semtoken.support.untrusted import as_list, as_object, as_text, optional, text_or_empty
 
 PARTS: Mapping[str, SegmentKind] = {
     "output_text": "answer",

@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
-from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, text_or_empty
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Delta, Engine, Shape
 from semtoken.replies.formats.fields import RawReply, end_in_words, value_at
 from semtoken.support.splice import Path, encode
+from semtoken.support.untrusted import as_list, as_object, text_or_empty
 
 META = "response_metadata"
 AI = (None, "ai", "AIMessageChunk")

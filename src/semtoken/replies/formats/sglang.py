@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_triples
-from semtoken.core.engine_tokens.top_steps import StepList, as_list, as_object, optional, text_or_empty
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Delta, Engine, Shape
 from semtoken.replies.formats.fields import RawReply, index_of, merged
+from semtoken.support.untrusted import as_list, as_object, optional, text_or_empty
 
 META = "meta_info"
 LISTS = ("output_token_logprobs", "output_top_logprobs")

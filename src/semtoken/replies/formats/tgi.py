@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from semtoken.core.engine_tokens.spellings import steps_from_columns
-from semtoken.core.engine_tokens.top_steps import StepList, as_object
+from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Delta, Engine, HiddenFields, Place, Shape
 from semtoken.replies.formats.fields import RawReply, value_at
 from semtoken.support.splice import Change, Drop, Keep, Path
+from semtoken.support.untrusted import as_object
 
 
 class TGIGenerate(Shape):
