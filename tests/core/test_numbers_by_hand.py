@@ -1,4 +1,4 @@
-"""Small numbers of the readers of lists, by hand: what is given and how exactly, what is shared, where answers are."""
+"""Small numbers of the readers of lists, by hand: what is missing, what is shared, where answers are."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from semtoken.core.results import Decision, Flag
 from semtoken.core.results.generation import HiddenState, state_from
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
+from tests.core.lists import codes
 from tests.rows import each
 
 SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")
@@ -196,10 +197,6 @@ def test_borrowed_mass_of_a_sentence_is_that_of_the_product() -> None:
     assert borrowed.own == pytest.approx(0.45**8)
     assert borrowed.cluster == pytest.approx(0.9**8 - 0.45**8)
     assert math.fsum(dataclasses.astuple(borrowed)) == pytest.approx(1 - scored.sequence_uncertainty)
-
-
-def codes(scored: ScoredAnswer) -> list[str]:
-    return [flag.code for flag in scored.flags]
 
 
 PAPER = ScoringRules("paper")

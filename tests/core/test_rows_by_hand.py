@@ -105,9 +105,14 @@ def test_a_function_word_is_told_as_one_where_there_are_no_clusters(by: str) -> 
     assert told == [(" the", "neutral", False), (" radio", "other", False)]
 
 
-def test_the_first_token_of_a_vocabulary_is_told_as_any_other() -> None:
+def test_the_first_token_of_a_vocabulary_is_as_any_other() -> None:
+    """It is told as an alternative, and what stands behind it does not open the answer."""
     [token] = score_logits(np.log([[0.6, 0.4]]), [1], worked.vocabulary(("TV", " radio"))).tokens
     assert [(other.id, other.text) for other in token.alternatives] == [(0, "TV")]
+    clusters = TokenClusters(np.arange(2), worked.vocabulary(("TV", " the")))
+    rules = ScoringRules(equality="meaning", function_words="whole-word")
+    behind = score_logits(np.log([[0.6, 0.4]] * 2), [0, 1], clusters, rules)
+    assert [token.neutral for token in behind.tokens] == [False, True]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
