@@ -6,11 +6,13 @@ The reader is compared with a line-by-line reading of the standard, whole stream
 from __future__ import annotations
 
 import json
+import re
 import time
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,12 +114,22 @@ def test_the_reader_is_linear() -> None:
 # --- damaged streams -------------------------------------------------------------------------------------------------
 
 
-def numbers(reply: Any) -> list[tuple[float, float]] | None:
-    """The intervals of a reply; None where there are none."""
+Outcome = tuple[list[tuple[float, float]], set[str]]
+
+
+def outcome(reply: Any) -> Outcome | None:
+    """The intervals of a reply and its flags; None where there are no numbers."""
     try:
-        return [result.sequence_uncertainty_interval for result in score_reply(reply, clusters())]
+        found = score_reply(reply, clusters())
     except SemtokenError:
         return None
+    return [one.sequence_uncertainty_interval for one in found], {flag.message for one in found for flag in one.flags}
+
+
+def numbers(reply: Any) -> list[tuple[float, float]] | None:
+    """The intervals alone."""
+    found = outcome(reply)
+    return found and found[0]
 
 
 @cache
@@ -203,3 +215,32 @@ def test_an_error_is_not_forgotten() -> None:
             stream.feed(event)
     with pytest.raises(SemtokenError, match="not JSON"):
         stream.finish()
+
+
+def broken(events: list[bytes], foreign: list[bytes], place: int) -> dict[str, list[bytes]]:
+    """A stream that was cut off, doubled or moved at a place, or mixed with another one there."""
+    before, behind = events[:place], events[place:]
+    ways = {"doubled": [*before, *behind[:1], *behind], "moved": [*before, *behind[1:], *behind[:1]]}
+    if place:
+        ways["cut"] = before
+        ways |= {f"foreign {number}": [*before, one, *behind] for number, one in enumerate(foreign[:6])}
+    return ways
+
+
+def other_reply(name: str) -> list[bytes]:
+    """The same stream as that of another reply, by its id."""
+    return [re.sub(rb'"id": ?"[^"]*"', b'"id": "another"', event) for event in recording(name).events]
+
+
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_broken_stream_gives_no_other_number_silently(step: int) -> None:
+    """At every place of every stream, or at every seventeenth place, which moves on from one stream to the next."""
+    for number, name in enumerate(STREAMED):
+        events, foreign = recording(name).events, other_reply(name)[:: min(step, 3)]
+        if (whole := outcome(b"".join(events))) is None:
+            continue
+        for place in range(number % step, len(events), step):
+            for how, sent in broken(events, foreign, place).items():
+                found = outcome(b"".join(sent))
+                same = found is None or np.array(found[0]) == pytest.approx(np.array(whole[0]), abs=1e-9)
+                assert same or found[1] - whole[1], (name, how, place)
