@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 import sys
 import types
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,41 +23,47 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import methods
 from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, CalibratorMismatchError, InvalidInputError
-from semtoken.methods.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
+from semtoken.methods.observers.method_scores import one_pass_methods, scores_of_steps
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.support.almanac import load_questions
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
+from tests.core.shown import answer
 from tests.rows import each
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
 WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
 
 
-def numbers_of(case: dict[str, Any]) -> dict[str, float]:
-    rows, chosen = np.array(case["log_probs"]), case["chosen"]
+def numbers_of(rows: np.ndarray, chosen: Sequence[int], first_content_step: int = 0) -> dict[str, float]:
+    """The scores by methods that read the rows of an answer alone, from their formulas."""
     normalizers, size = np.zeros(len(chosen)), rows.shape[1]
     entropies, divergences = row_entropies(rows, normalizers, size), row_divergences(rows, normalizers, size)
     logs = rows[np.arange(len(chosen)), chosen]
     return {
         "mean_token_entropy": methods.mean_token_entropy(entropies),
         "max_token_entropy": methods.max_token_entropy(entropies),
-        "window_entropy_4": methods.window_entropy(entropies),
+        "window_entropy": methods.window_entropy(entropies),
         "trace": methods.trace(entropies, logs),
-        "first_content_entropy_20": methods.first_content_entropy(list(rows), case["first_content_step"]),
-        "self_certainty": methods.self_certainty(divergences),
-        "lowest_group_confidence_8_20": methods.lowest_group_confidence(list(rows)),
-        "epr_15": methods.epr(list(rows)),
         "surprise_and_peak": methods.surprise_and_peak(entropies, logs),
-        "rauq_02": methods.rauq(logs, case["attention_to_previous"]),
+        "self_certainty": methods.self_certainty(divergences),
+        "first_content_entropy": methods.first_content_entropy(list(rows), first_content_step),
+        "lowest_group_confidence": methods.lowest_group_confidence(list(rows)),
+        "epr": methods.epr(list(rows)),
     }
 
 
 @each("case", CASES["cases"], ids=lambda case: case["name"])
 def test_worked_cases(case: dict[str, Any]) -> None:
-    assert numbers_of(case) == pytest.approx(case["expected"], rel=CASES["tolerance"], abs=CASES["tolerance"])
+    """The names of the cases end in the settings that are the default ones."""
+    rows, chosen = np.array(case["log_probs"]), case["chosen"]
+    found = numbers_of(rows, chosen, case["first_content_step"])
+    found["rauq"] = methods.rauq(rows[np.arange(len(chosen)), chosen], case["attention_to_previous"])
+    expected = {re.sub(r"(_\d+)+$", "", name): value for name, value in case["expected"].items()}
+    assert found == pytest.approx(expected, rel=CASES["tolerance"], abs=CASES["tolerance"])
 
 
 @pytest.fixture(scope="module")
@@ -156,53 +164,24 @@ def listed(row: np.ndarray, token: int, k: int) -> TopStep:
     return TopStep(chosen=entry(token), top=tuple(entry(i) for i in np.argsort(-row)[:k]))
 
 
-@dataclass(frozen=True)
-class Answer:
-    """As much of a scored answer as the methods below read."""
-
-    logs: Any
-    question: str = ""
-    text: str = "x"
-    log_confidence: float = -1.0
-
-    def with_fields(self, **changes: Any) -> Answer:
-        return replace(self, **changes)
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.logs)
-
-    @property
-    def token_ids(self) -> list[int]:
-        return list(range(len(self.logs)))
-
-    @property
-    def tokens(self) -> list[Any]:
-        return [type("T", (), {"log_probability": float(log), "text": " x7"}) for log in self.logs]
-
-
 BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace", "surprise_and_peak"]
+EXACT = ["epr", "lowest_group_confidence", "first_content_entropy"]
+
+
+def scored(names: Sequence[str], steps: Sequence[TopStep], size: int) -> ScoredAnswer:
+    """An answer of such tokens, with the scores by some methods."""
+    return scores_of_steps(names, answer(*((" x7", math.exp(step.log_probs[0])) for step in steps)), steps, size)
 
 
 @given(distributions(), st.integers(21, 30))  # a chosen token that is listed last may not be the next best
 def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
     rows, chosen = drawn
-    size, logs = rows.shape[1], rows[np.arange(len(chosen)), chosen]
-    exact = MethodScores([*BOUNDED, "epr", "lowest_group_confidence", "first_content_entropy"])
-    for row, token in zip(rows, chosen, strict=True):
-        exact.observe(Step([0], [int(token)], size, row[None].astype(np.float64), [0]))
-    records, _ = exact._records(0, Answer(logs))  # type: ignore[arg-type]
+    exact = numbers_of(rows, chosen)
     steps = [listed(row, int(token), k) for row, token in zip(rows, chosen, strict=True)]
-    top = MethodScores(exact.names)
-    from semtoken.methods.observers.method_scores import _as_step, _bounds
-
-    for step in steps:
-        top.observe(_as_step(step, size))
-    middle, corners = top._records(0, Answer(logs))  # type: ignore[arg-type]
-    for name in exact.names:
-        value = methods.score(name, records)
-        low, high = _bounds(name, middle, corners) or (methods.score(name, middle),) * 2
-        assert low - 1e-6 <= value <= high + 1e-6, name
+    found = scored([*BOUNDED, *EXACT], steps, rows.shape[1])
+    for name, value in found.scores.items():
+        low, high = found.score_bounds.get(name, (value, value))
+        assert low - 1e-6 <= exact[name] <= high + 1e-6, name
         assert name in BOUNDED or low == high, name
 
 
@@ -211,10 +190,10 @@ def test_a_chosen_token_behind_the_listed_ones_is_none_of_the_best() -> None:
     step = listed(logs, 40, 14)
     assert step.names[0] not in step.names[1:]
     with pytest.raises(InvalidInputError, match="and of step 0 only 14"):
-        scores_of_steps(["epr"], Answer([logs[40]]), [step], 60)  # type: ignore[arg-type]
+        scored(["epr"], [step], 60)
     last = TopStep(step.chosen, (*step.top, step.chosen))
     with pytest.raises(InvalidInputError, match="and of step 0 only 14"):
-        scores_of_steps(["epr"], Answer([logs[40]]), [last], 60)  # type: ignore[arg-type]
+        scored(["epr"], [last], 60)
 
 
 def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
@@ -233,9 +212,9 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
     rows = np.log(np.full((1, 60), 1 / 60))
     step = listed(rows[0], 0, 5)
     with pytest.raises(InvalidInputError, match="15 best log-probabilities of every step are read, and of step 0 only"):
-        scores_of_steps(["epr"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+        scored(["epr"], [step], 60)
     with pytest.raises(InvalidInputError, match="self_certainty cannot be known from the best tokens"):
-        scores_of_steps(["self_certainty"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+        scored(["self_certainty"], [step], 60)
 
 
 # --- everywhere --------------------------------------------------------------------------------------------------
@@ -341,61 +320,47 @@ def test_bounds_of_phrases_become_bounds_of_the_confidence() -> None:
     )  # the only one, whose share is the confidence
 
 
-class Scored(Answer):
+def by_method(name: str, value: float) -> ScoredAnswer:
     """An answer with a score by one method."""
-
-    empty = False
-    log_confidence_interval = None
-    signature, distribution = "s|preset:default", "raw"
-
-    def __init__(self, name: str, value: float) -> None:
-        super().__init__([-0.1])
-        self.scores = {name: value}
+    return answer((f"x{value}", 0.9), scores={name: value})
 
 
 def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     risks = random.normal(0.0, 2.0, 300)  # self-certainty and others go below 0
     right = random.random(300) < 1 / (1 + np.exp(risks))
-    answers = [Scored("trace", risk) for risk in risks]
+    answers = [by_method("trace", risk) for risk in risks]
     fitted = semtoken.Calibrator.fit(answers, right, score="trace")
     threshold = semtoken.Threshold.fit(answers, right, score="trace", alpha=0.4)
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
     assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
-    probabilities = [found.predict_proba(Scored("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
+    probabilities = [found.predict_proba(by_method("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
     assert probabilities == sorted(probabilities, reverse=True) and probabilities[0] - probabilities[2] > 0.4
-    accepted = [found.decide(Scored("trace", risk)).action for risk in (-4.0, 4.0)]
+    accepted = [found.decide(by_method("trace", risk)).action for risk in (-4.0, 4.0)]
     assert accepted == ["answer", "abstain"]
     for refuse in (found.predict_proba, found.threshold.decide, lambda one: found.drift([one])):
         with pytest.raises(
             CalibratorMismatchError, match=r"scores by the method trace.* has those by rauq.*--methods trace"
         ):
-            refuse(Scored("rauq", 1.0))
+            refuse(by_method("rauq", 1.0))
     product = semtoken.Calibrator.fit(-np.logaddexp(0.0, risks), right)
     assert product.fingerprint.method is None
     with pytest.raises(CalibratorMismatchError, match="with the method 'trace'; these have 'rauq'"):
         found.fingerprint.require_same(replace(product.fingerprint, method="rauq"))
 
 
-class Headed(Answer):
-    """An answer with a confidence: a short one, or a sentence."""
-
-    empty = False
-    log_confidence_interval = None
-    signature, distribution, scores = "s|preset:default", "raw", {}
-
-    def __init__(self, surprise: float, *, short: bool) -> None:
-        super().__init__([-0.1], log_confidence=-surprise if short else -50.0 - surprise)
-        self.confidence_method, self.confidence = "stc" if short else "new_phrases", math.exp(-surprise)
-        self.confidence_interval = (self.confidence, self.confidence)
+def headed(surprise: float, *, short: bool) -> ScoredAnswer:
+    """An answer of this confidence: a short one, or a sentence with a single phrase, whose product is near 0."""
+    others = [(word, math.exp(-5)) for word in (" is", " what", " it", " was", " for", " the")] * 2
+    return answer(("Oslo", math.exp(-surprise)), *([] if short else others))
 
 
 def test_calibrators_thresholds_and_choices_go_by_the_confidence_unless_another_is_named(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     surprises = random.exponential(1.0, 400)
     right = random.random(400) < np.exp(-surprises)
-    answers = [Headed(one, short=bool(i % 2)) for i, one in enumerate(surprises)]
+    answers = [headed(one, short=bool(i % 2)) for i, one in enumerate(surprises)]
     fitted = semtoken.Calibrator.fit(answers, right)
     threshold = semtoken.Threshold.fit(answers, right, alpha=0.4)
     assert fitted.fingerprint.method == threshold.fingerprint.method == "confidence"
@@ -404,14 +369,12 @@ def test_calibrators_thresholds_and_choices_go_by_the_confidence_unless_another_
     bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no method
     assert bare.fingerprint.method is None
     for short in (True, False):  # a sentence counts by its confidence, not by its product, which is near 0
-        assert found.predict_proba(Headed(0.5, short=short)) == pytest.approx(bare.predict_proba(-0.5))
-        assert found.decide(Headed(0.01, short=short)).action == "answer"
-        assert found.decide(Headed(30.0, short=short)).action == "abstain"
+        assert found.predict_proba(headed(0.5, short=short)) == pytest.approx(bare.predict_proba(-0.5))
+        assert found.decide(headed(0.01, short=short)).action == "answer"
+        assert found.decide(headed(30.0, short=short)).action == "abstain"
     chosen = semtoken.select(answers, right, answers, alpha=0.4)
     assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
     assert semtoken.Calibrator.fit(answers, right, score="stc").fingerprint.method is None
-    with pytest.raises(CalibratorMismatchError, match="scores by the method confidence"):
-        found.predict_proba(Scored("trace", 1.0))
 
 
 def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
