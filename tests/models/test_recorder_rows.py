@@ -56,29 +56,24 @@ TYPES = [torch.float32, torch.bfloat16]
 
 
 @each(
-    ("answers", "asked", "dtype"),
-    [(answers, ASKED[number % 3], TYPES[number % 2]) for number, answers in enumerate([1, 2, 9, 3])],
+    ("answers", "asked", "dtype", "alone"),
+    [(answers, ASKED[number % 3], TYPES[number % 2], number == 1) for number, answers in enumerate([1, 2, 9, 3])],
 )
-def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_every_answer_is_scored_from_its_own_rows(
+    answers: int, asked: tuple[int, ...], dtype: torch.dtype, alone: bool
+) -> None:
+    """A vocabulary alone is enough."""
     clusters = small_kind(KIND).clusters
+    known = clusters.vocabulary if alone else clusters
     logits, ids = made_up(answers)
     logits = logits.to(dtype)
-    recorder = Recorder(clusters, eos_token_id=END)
+    recorder = Recorder(known, eos_token_id=END)
     for _ in range(2):  # it can be used again
         fed(recorder, logits, ids, asked)
         for i, result in enumerate(recorder.answers(ids)):
             written = ids[i, PROMPT:].tolist()
             length = written.index(END) + 1 if END in written else STEPS
-            assert result == score_logits(logits[:length, i], written[:length], clusters, distribution="unknown")
-
-
-def test_a_vocabulary_alone_is_enough() -> None:
-    vocabulary = small_kind(KIND).clusters.vocabulary
-    logits, ids = made_up(2)
-    recorder = Recorder(vocabulary)
-    fed(recorder, logits, ids)
-    for i, result in enumerate(recorder.answers(ids)):
-        assert result == score_logits(logits[:, i], ids[i, PROMPT:].tolist(), vocabulary, distribution="unknown")
+            assert result == score_logits(logits[:length, i], written[:length], known, distribution="unknown")
 
 
 def test_rows_of_another_type_go_on() -> None:

@@ -66,53 +66,31 @@ def assert_same(scored: st.ScoredAnswer, expected: st.ScoredAnswer) -> None:
 
 
 @each(
-    ("kind", "preset", "function_words"),
+    ("kind", "rules", "decoding"),
     [
-        ("byte-level", "paper", "whole-word"),
-        ("sentencepiece", "paper", "off"),
-        ("wordpiece", "default", "paper"),
-        ("byte-level", "default", "off"),
+        ("byte-level", ("paper", "whole-word"), {}),
+        ("sentencepiece", ("paper", "off"), {}),
+        ("wordpiece", ("default", "paper"), {}),
+        ("byte-level", ("default", "off"), {}),
+        ("byte-level", ("default",), {"do_sample": True, "temperature": 1.7, "top_k": 20}),
+        ("byte-level", ("default",), {"do_sample": True, "num_return_sequences": 3}),
+        ("byte-level", ("default",), {"repetition_penalty": 1.8}),
+        ("byte-level", ("default",), {"no_repeat_ngram_size": 1, "min_new_tokens": 5}),
     ],
 )
-def test_generate_and_score_equal_the_full_logits(kind: str, preset: str, function_words: str) -> None:
-    rules = st.ScoringRules(preset, function_words)  # type: ignore[arg-type]
-    stc = scorer(kind, preset=rules)
-    generated = stc.generate(PROMPTS, max_new_tokens=8, batch_size=2)
-    scored = stc.score(PROMPTS, [answer.token_ids for answer in generated], batch_size=3, chunk_size=7)
-    for prompt, answer, rescored in zip(PROMPTS, generated, scored, strict=True):
+def test_generate_and_score_equal_the_full_logits(kind: str, rules: Any, decoding: dict[str, Any]) -> None:
+    """The raw ones, whatever the decoding; several samples of a prompt come one after another."""
+    stc = scorer(kind, preset=st.ScoringRules(*rules))
+    torch.manual_seed(0)
+    generated = stc.generate(PROMPTS, max_new_tokens=8, batch_size=2, **decoding)
+    prompts = [prompt for prompt in PROMPTS for _ in range(decoding.get("num_return_sequences", 1))]
+    scored = stc.score(prompts, [answer.token_ids for answer in generated], batch_size=3, chunk_size=7)
+    for prompt, answer, rescored in zip(prompts, generated, scored, strict=True):
         logits = full_logits(stc, prompt, answer.token_ids)
-        expected = st.score_logits(logits, answer.token_ids, stc.clusters, rules)
+        expected = st.score_logits(logits, answer.token_ids, stc.clusters, stc.rules)
         assert_same(answer, expected)
         assert_same(rescored, expected)
         assert answer.distribution == rescored.distribution == "raw"
-
-
-@pytest.mark.parametrize(
-    "decoding",
-    [
-        {"do_sample": True, "temperature": 1.7, "top_k": 20},
-        {"repetition_penalty": 1.8},
-        {"no_repeat_ngram_size": 1, "min_new_tokens": 5},
-    ],
-    ids=["sampling", "penalty", "masks"],
-)
-def test_generate_scores_the_raw_distribution_whatever_the_decoding(decoding: dict[str, Any]) -> None:
-    stc = scorer()
-    torch.manual_seed(0)
-    for prompt, answer in zip(PROMPTS, stc.generate(PROMPTS, max_new_tokens=15, **decoding), strict=True):
-        expected = st.score_logits(full_logits(stc, prompt, answer.token_ids), answer.token_ids, stc.clusters)
-        assert_same(answer, expected)
-        assert answer.distribution == "raw"
-
-
-def test_several_samples_a_prompt_come_in_order() -> None:
-    stc = scorer()
-    torch.manual_seed(0)
-    answers = stc.generate(PROMPTS[:2], max_new_tokens=6, do_sample=True, num_return_sequences=3)
-    assert len(answers) == 6
-    for i, answer in enumerate(answers):
-        expected = st.score_logits(full_logits(stc, PROMPTS[i // 3], answer.token_ids), answer.token_ids, stc.clusters)
-        assert_same(answer, expected)
 
 
 def test_an_answer_ends_at_a_newline_or_stop_string() -> None:
