@@ -42,54 +42,43 @@ def sequences(kind: str) -> st.SearchStrategy[list[int]]:
     return st.lists(st.one_of(token, st.sampled_from(hard.tolist())), max_size=12)
 
 
-def check_decoding(kind: str, ids: list[int]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_decodes_as_the_tokenizer(kind: str, data: st.DataObject) -> None:
     tokenizer, vocabulary = pair(kind)
+    ids = data.draw(sequences(kind))
+    if kind == "mistral-tekken":  # it decodes what is between special tokens apart, also where it skips them
+        ids = vocabulary.parts(ids)
     text = vocabulary.decode(ids)
     if vocabulary.clean_up:
         text = clean_up_spaces(text)
     assert text.strip() == reference(tokenizer, ids).strip()
 
 
-@pytest.mark.parametrize("kind", SMALL)
-@given(data=st.data())
-def test_decodes_as_the_tokenizer(kind: str, data: st.DataObject) -> None:
-    check_decoding(kind, data.draw(sequences(kind)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", LARGE)
-@given(data=st.data())
-def test_decodes_as_a_tokenizer_of_real_size(kind: str, data: st.DataObject) -> None:
-    ids = data.draw(sequences(kind))
-    if kind == "mistral-tekken":  # it decodes what is between special tokens apart, also where it skips them
-        ids = pair(kind)[1].parts(ids)
-    check_decoding(kind, ids)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_decodes_ordinary_text(kind: str) -> None:
+def test_ordinary_text_comes_back_and_is_cut_into_its_tokens(kind: str) -> None:
     tokenizer, vocabulary = pair(kind)
     text = "the capital of France is Paris\nQuestion:\nnaïve café 東京 🙂 17"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert vocabulary.decode(ids).strip() == reference(tokenizer, ids).strip()
     if kind != "wordpiece":
         assert vocabulary.decode(ids) == text
+    ids = tokenizer.encode("the capital of France is Paris", add_special_tokens=False)
+    text = vocabulary.decode(ids)
+    cut = [text[start:end] for start, end in vocabulary.offsets(ids)]
+    assert "".join(cut) == text
+    for token, part in zip(ids, cut, strict=True):
+        assert normalize(part) == vocabulary.normalized[token].removeprefix("##")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_are_single_tokens_decoded(kind: str) -> None:
+def test_texts_are_single_tokens_decoded_and_masks_follow_from_them(kind: str) -> None:
     tokenizer, vocabulary = pair(kind)
     assert vocabulary.size == len(vocabulary) == len(tokenizer)
-    step = 1 + vocabulary.size // 3000
-    for i in range(0, vocabulary.size, step):
-        assert vocabulary.texts[i] == reference(tokenizer, [i])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_masks_follow_their_definitions(kind: str) -> None:
-    _, vocabulary = pair(kind)
     stopwords = english_stopwords()
     for i, text in enumerate(vocabulary.texts):
+        if i % (1 + vocabulary.size // 3000) == 0:
+            assert text == reference(tokenizer, [i])
         assert vocabulary.normalized[i] == text.strip().lower()
         assert vocabulary.neutral[i] == (text.strip() in stopwords or text.strip() == "")
         assert vocabulary.numeral[i] == any(c.isdigit() for c in text)
@@ -177,17 +166,6 @@ def test_offsets_cut_the_text_into_its_tokens(kind: str, data: st.DataObject) ->
     assert reached == len(text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_offsets_of_ordinary_text_join_back(kind: str) -> None:
-    tokenizer, vocabulary = pair(kind)
-    ids = tokenizer.encode("the capital of France is Paris", add_special_tokens=False)
-    text = vocabulary.decode(ids)
-    cut = [text[start:end] for start, end in vocabulary.offsets(ids)]
-    assert "".join(cut) == text
-    for token, part in zip(ids, cut, strict=True):
-        assert normalize(part) == vocabulary.normalized[token].removeprefix("##")
-
-
 def test_tokens_that_share_a_character_carry_its_range() -> None:
     tokenizer, vocabulary = pair("byte-level")
     ids = tokenizer.encode("TV 한", add_special_tokens=False)
@@ -214,14 +192,12 @@ def test_ids_out_of_range_are_refused() -> None:
         vocabulary.check_ids([-1])
 
 
-def test_what_is_not_a_tokenizer_is_refused() -> None:
-    with pytest.raises(VocabularyError, match="tokenizer"):
-        Vocabulary.from_tokenizer({"a": 0})
-
-
-def test_a_tokenizer_without_tokens_is_refused() -> None:
-    with pytest.raises(VocabularyError, match="The tokenizer has no tokens"):
-        Vocabulary.from_tokenizer(Tokenizer(BPE()))
+@pytest.mark.parametrize(
+    ("tokenizer", "said"), [({"a": 0}, "tokenizer"), (Tokenizer(BPE()), "The tokenizer has no tokens")]
+)
+def test_what_is_no_tokenizer_with_tokens_is_refused(tokenizer: Any, said: str) -> None:
+    with pytest.raises(VocabularyError, match=said):
+        Vocabulary.from_tokenizer(tokenizer)
 
 
 def test_a_mismatch_names_the_first_difference() -> None:
