@@ -28,7 +28,8 @@ import httpx
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import postgres
-from tests.web.test_journal_servers import PLACES, started, wait_for
+from tests.web.servers import wait_until
+from tests.web.test_journal_servers import PLACES, started
 
 CLIENTS = 8
 PATIENCE = 600
@@ -87,7 +88,7 @@ def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Coun
                 for client in clients:
                     client.start()
                 try:
-                    wait_for(lambda: len(counted.read) > before, PATIENCE)  # noqa: B023 - called at once
+                    wait_until(lambda: len(counted.read) > before, PATIENCE)  # noqa: B023 - called at once
                     time.sleep(chance.uniform(0, LONGEST))
                 finally:
                     killed.set()

@@ -270,7 +270,7 @@ def posted(
     return "\r\n".join(head).encode() + body
 
 
-def wait_until(true: Callable[[], object], seconds: float = 10) -> None:
+def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
     """Wait for what is to come true, and fail if it does not."""
     end = time.monotonic() + seconds
     while not true():

@@ -13,7 +13,8 @@ import pytest
 from semtoken.decisions import Predicate, ReadingOptions
 from semtoken.decisions.answers import Answer, answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
-from tests.web.test_journal_servers import exchange_at, started, wait_for
+from tests.web.servers import wait_until
+from tests.web.test_journal_servers import exchange_at, started
 
 ASKED = {"model": "almanac", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
 
@@ -81,12 +82,12 @@ def _exchanged(url: str, process: Any, log: Path, folder: Path, first: str) -> N
     (folder / "decisions.json").write_text('{"half of it')
     assert exchange(url, "reload").status_code == 400
     process.send_signal(signal.SIGHUP)
-    wait_for(lambda: "The calibrator stays as it is" in log.read_text())
+    wait_until(lambda: "The calibrator stays as it is" in log.read_text())
     assert block(url)["labels"] == 80
 
     third = put(folder, fitted(100))
     process.send_signal(signal.SIGHUP)
-    wait_for(lambda: third[:12] in log.read_text())
+    wait_until(lambda: third[:12] in log.read_text())
     assert block(url)["labels"] == 100
     assert exchange(url, "back").json()["calibrator"] == second
     assert block(url)["labels"] == 80

@@ -22,7 +22,7 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import can_run_postgres, postgres
 from tests.guarantees.made_up import put
-from tests.web.asking import CHAT, post, user
+from tests.web.asking import CHAT, QUESTION, post, user
 from tests.web.servers import answering, commanded, raw_upstream, response, wait_until
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import workers_of
@@ -50,16 +50,13 @@ def started(*command: str, within: float = 120) -> Iterator[tuple[str, subproces
             environment = {**os.environ, "SEMTOKEN_TOKEN": TOKEN}
             process = subprocess.Popen([*SEMTOKEN, *command, "--port", "0"], stderr=file, env=environment, text=True)
         try:
-            wait_for(lambda: "(stop with Ctrl-C)" in log.read_text() or process.poll() is not None, within)
+            wait_until(lambda: "(stop with Ctrl-C)" in log.read_text() or process.poll() is not None, within)
             found = re.search(r"http://[\d.:]+", log.read_text())
             assert found is not None and process.poll() is None, log.read_text()
             yield found.group(), process, log
         finally:
             process.kill()
             process.wait(10)
-
-
-wait_for = partial(wait_until, seconds=60)
 
 
 def ask(url: str, person: str, place: str = "Peru") -> dict[str, Any]:
@@ -115,13 +112,16 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
     }
 
     behaviour = answering(lambda received: replies[received.json()["user"]])
-    keep = ("--journal", str(tmp_path / "journal.db"), "--tokenizer", "almanac", "--limits.reply-mb", "0.001")
+    keep = ("--journal", str(tmp_path / "journal.db"), "--journal.texts=true")
+    keep += ("--tokenizer", "almanac", "--limits.reply-mb", "0.001")
     with raw_upstream(behaviour) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
         for why, reply in replies.items():
             found = post(url, json=CHAT | {"user": why})
             assert found.headers["semtoken-unscored"] == why
             assert why == "encoded" or found.content == reply.split(b"\r\n\r\n", 1)[1]
-    rows = {row["person"]: row["unscored"] for row in entries_of(keep[1])}
+    entries = entries_of(keep[1])
+    assert {row["question"] for row in entries} == {QUESTION}
+    rows = {row["person"]: row["unscored"] for row in entries}
     words = {"too_large": "longer than the proxy scores", "encoded": "packed", "not_json": "neither JSON nor a stream"}
     assert rows.keys() == words.keys() and all(words[why] in rows[why] for why in words)
 
@@ -148,14 +148,14 @@ def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_
         refused = exchange(url, "reload")
         assert refused.status_code == 400 and "5" in refused.json()["error"]["message"]
         os.kill(os.getpid(), signal.SIGHUP)
-        wait_for(lambda: "The calibrator stays as it is" in caplog.text)
+        wait_until(lambda: "The calibrator stays as it is" in caplog.text)
         (folder / "calibrator.json").write_text('{"half of it')
         assert exchange(url, "reload").status_code == 400
         ask(url, "second")
 
         third = put_calibrator(folder, 3)
         os.kill(os.getpid(), signal.SIGHUP)
-        wait_for(lambda: third[:12] in caplog.text)
+        wait_until(lambda: third[:12] in caplog.text)
         ask(url, "third")
         assert exchange(url, "back").json()["calibrator"] == second
         ask(url, "second")
@@ -185,7 +185,7 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
                 choices = list(pool.map(lambda one: ask(url, *one), people))
             second = put_calibrator(folder, 1)
             assert exchange(url, "reload").json()["calibrator"] == second
-            wait_for(lambda: log.read_text().count(second[:12]) >= 2)
+            wait_until(lambda: log.read_text().count(second[:12]) >= 2)
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda i: ask(url, f"later-{i}"), range(16)))
             process.send_signal(signal.SIGTERM)
@@ -219,16 +219,16 @@ def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(se
         assert exchange(url, "back").status_code == 400  # there was none before
         second = put_calibrator(folder, 1)
         assert exchange(url, "reload").json()["calibrator"] == second
-        wait_for(lambda: told(second) == 2)
+        wait_until(lambda: told(second) == 2)
         assert exchange(url, "back").json()["calibrator"] == first
-        wait_for(lambda: told(first) == 2)
+        wait_until(lambda: told(first) == 2)
         asked("back")
         [one, _] = workers = workers_of(process.pid)
         os.kill(one, signal.SIGKILL)
-        wait_for(lambda: len(workers_of(process.pid) - workers) == 1)
+        wait_until(lambda: len(workers_of(process.pid) - workers) == 1)
         asked("replaced")
         assert exchange(url, "back").json()["calibrator"] == second  # whichever process it asks
-        wait_for(lambda: told(second) >= 3)  # one that has just started may not hear of it, and takes it at its start
+        wait_until(lambda: told(second) >= 3)  # one that has just started may not hear of it, and takes it at its start
         asked("again")
         process.send_signal(signal.SIGTERM)
         process.wait(60)
@@ -242,7 +242,7 @@ def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> No
     with started("serve", "--journal", database, "--journal.texts=true", "--journal.sample", "1") as (url, process, _):
         for place in PLACES:
             ask(url, "ann", place)
-        wait_for(lambda: len(entries_of(database)) == len(PLACES))
+        wait_until(lambda: len(entries_of(database)) == len(PLACES))
         items = httpx.get(f"{url}/semtoken/review", params={"reviewer": "me"}, headers=BEARER).json()["items"]
         asked = [f"What is the capital of {place}?" for place in PLACES]
         assert sorted(one["question"] for one in items) == sorted(asked)  # each person has an order of their own

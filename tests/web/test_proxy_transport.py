@@ -233,6 +233,7 @@ class TestFaults:
                 got += piece
         assert without_block(got) == self.STREAMED
         assert final_figure(url, "failures_total") == 1
+        assert figure(url, 'unscored_answers_total{reason="too_large"}') == 0
         wait_until(lambda: upstream.open == 0)
 
     @each("path", PATHS)
