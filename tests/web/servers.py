@@ -192,6 +192,11 @@ def response(body: bytes, *headers: bytes, status: bytes = b"200 OK", kind: byte
     return b"\r\n".join([*lines, b"", body])
 
 
+def said(value: Any, status: bytes = b"200 OK") -> bytes:
+    """A complete answer in JSON, which says that it is the last one on its connection."""
+    return response(json.dumps(value, ensure_ascii=False).encode(), b"Connection: close", status=status)
+
+
 def stream_head(kind: bytes = b"text/event-stream") -> bytes:
     """The head of an answer in chunks."""
     return b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -11,20 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.cli.run import invoke
 from tests.decisions.models import tokenizer
-from tests.web.servers import running
+from tests.web import lima
+from tests.web.asking import post
+from tests.web.servers import Received, answering, raw_upstream, running, said
 
 TOKENIZER = tokenizer()
 VOCABULARY = Vocabulary.from_tokenizer(TOKENIZER)
@@ -50,12 +47,16 @@ def vllm(row: Any, lists: str, root: str = "") -> Iterator[tuple[str, list[dict[
     """
     asked: list[dict[str, Any]] = []
 
-    async def chat(request: Request) -> JSONResponse:
-        body = await request.json()
+    def answer(received: Received) -> bytes:
+        if received.line.startswith(b"GET /v1/models "):
+            return said({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "root": root}]})
+        if not received.line.startswith(b"POST /v1/chat/completions "):
+            return said({}, b"404 Not Found")
+        body = received.json()
         asked.append(body)
         named = body.get("logprob_token_ids")
         if named and lists == "refuses":
-            return JSONResponse({"error": {"message": "logprob_token_ids: not supported"}}, 400)
+            return said({"error": {"message": "logprob_token_ids: not supported"}}, b"400 Bad Request")
         best = np.argsort(-row)[: body["top_logprobs"]].tolist()
         ids = best if not named or lists == "ignores" else named[: None if lists == "heeds" else 1]
 
@@ -66,17 +67,12 @@ def vllm(row: Any, lists: str, root: str = "") -> Iterator[tuple[str, list[dict[
             return {"token": text, "logprob": float(row[number]), "bytes": list(text.encode())}
 
         content = [{**token(best[0]), "top_logprobs": [token(number) for number in ids]}]
-        message = {"role": "assistant", "content": VOCABULARY.texts[best[0]]}
-        choice = {"index": 0, "message": message, "logprobs": {"content": content}, "finish_reason": "length"}
+        choice = lima.choice(0, {"content": VOCABULARY.texts[best[0]]}, {"content": content}, "length")
         given = {"token_ids": [best[0]]} if body.get("return_token_ids") else {}
-        return JSONResponse({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice | given]})
+        return said({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice | given]})
 
-    async def models(_: Request) -> JSONResponse:
-        return JSONResponse({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "root": root}]})
-
-    routes = [Route("/v1/chat/completions", chat, methods=["POST"]), Route("/v1/models", models)]
-    with running(Starlette(routes=routes), strict=False) as url:
-        yield url, asked
+    with raw_upstream(answering(answer)) as upstream:
+        yield upstream.url, asked
 
 
 def answers(url: str, reading: str, *questions: Any, known: bool = True) -> list[dict[str, Any]]:
@@ -85,8 +81,7 @@ def answers(url: str, reading: str, *questions: Any, known: bool = True) -> list
     app = proxy_app(settings, VOCABULARY if known else None, page=False, tokenizer=TOKENIZER if known else None)
     body = {"model": "m", "input": "x", "questions": questions, "semtoken": {"reading": reading, "orders": 1}}
     with running(app, wait=False) as proxy:
-        reply = httpx.post(f"{proxy}/v1/decisions", json=body, timeout=60).json()
-    found: list[dict[str, Any]] = reply["answers"]
+        found: list[dict[str, Any]] = post(proxy, "/v1/decisions", json=body).json()["answers"]
     return found
 
 

@@ -13,7 +13,7 @@ from tests.replies.made import entry, lines
 from tests.replies.test_more_shapes import TOP, ollama, tgi
 from tests.web.asking import events_in, post
 from tests.web.conftest import proxy_of
-from tests.web.servers import Received, Upstream, answering, raw_upstream, response, streamed
+from tests.web.servers import Received, Upstream, answering, raw_upstream, said, streamed
 
 CLOSE = b"Connection: close"
 WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)])
@@ -27,7 +27,7 @@ ASKED = {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
 def upstream() -> Iterator[Upstream]:
     def answer(received: Received) -> bytes:
         if received.json().get("stream") is False:
-            return response(json.dumps(WHOLE).encode(), CLOSE)
+            return said(WHOLE)
         return streamed(STREAM.encode(), CLOSE).replace(b"text/event-stream", b"application/x-ndjson")
 
     with raw_upstream(answering(answer)) as server:
@@ -78,7 +78,7 @@ def tgi_server() -> Iterator[Upstream]:
     def answer(received: Received) -> bytes:
         if b"/generate_stream " in received.line:
             return streamed(tgi_stream(received.json()), CLOSE)
-        return response(json.dumps(tgi_answer(received.json())).encode(), CLOSE)
+        return said(tgi_answer(received.json()))
 
     with raw_upstream(answering(answer)) as server:
         yield server

@@ -46,6 +46,7 @@ from tests.web.servers import (
     posted,
     raw_upstream,
     response,
+    said,
     stream_head,
     streamed,
     ticking,
@@ -117,12 +118,8 @@ class TestDeliveries:
         assert "top_logprobs" not in upstream.requests[2].json(), "what is refused is asked for again"
 
 
-LAST = b"Connection: close"
-"""Says that the upstream closes the connection, which a proxy on a busy machine may see too late."""
-
-
 def refusal(words: str) -> bytes:
-    return response(json.dumps({"error": {"message": words}}).encode(), LAST, status=b"400 Bad Request")
+    return said({"error": {"message": words}}, b"400 Bad Request")
 
 
 class TestRefusals:
@@ -139,7 +136,7 @@ class TestRefusals:
         def answer(received: Received) -> bytes:
             asked = received.json()
             refused = asked.get("tools") and asked.get("stream") and asked.get("logprobs")
-            return refusal(words) if refused else response(lima.reply(), LAST)
+            return refusal(words) if refused else said(json.loads(lima.reply()))
 
         url, upstream = proxied(answering(answer))
         with_tools = STREAM | {"tools": [{"type": "function"}]}
@@ -401,9 +398,9 @@ class TestLimits:
         ],
     )
     def test_budgets(self, proxied: Start, most: dict[str, Any], stream: bool, words: str | None) -> None:
-        said = events(*[lima.event()] * 5, lima.event("", "stop"))
+        five = events(*[lima.event()] * 5, lima.event("", "stop"))
         whole = lima.reply(lima.choice(0), lima.choice(1))
-        url, _ = proxied(streamed(said) if stream else response(whole), **most)
+        url, _ = proxied(streamed(five) if stream else response(whole), **most)
         answer = post(url, json=CHAT | {"stream": stream})
         blocks = list(final_blocks(answer.content).values()) if stream else blocks_in(answer.json())
         assert len(blocks) == (1 if stream else 2)

@@ -24,7 +24,7 @@ from tests.replies.recorded import NAMES, STREAMED, recording
 from tests.rows import each
 from tests.web.asking import blocks_in, events_in, post, without_block
 from tests.web.conftest import in_front, proxy_of
-from tests.web.servers import Received, Upstream, answering, raw_upstream, response, streamed
+from tests.web.servers import Received, Upstream, answering, raw_upstream, said, streamed
 from tests.web.test_proxy_calibrator import made
 
 K = 5
@@ -53,7 +53,7 @@ def upstream() -> Iterator[Upstream]:
         recorded = recording((received.header(b"x-recording") or b"").decode())
         if received.json().get("stream"):
             return streamed((recorded.stream or "").encode(), CLOSE, size=1500)
-        return response(json.dumps(recorded.reply, ensure_ascii=False).encode(), CLOSE)
+        return said(recorded.reply)
 
     with raw_upstream(answering(replay)) as server:
         yield server

@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from semtoken import ScoredModel
 from semtoken.cli.proxy import _ids_and_tokenizer
@@ -21,7 +17,7 @@ from semtoken.web.proxy.upstream_tokenizer import root_of, tokenizer_here, vllm_
 from tests.replies.recorded import DATA
 from tests.rows import each
 from tests.web.asking import assert_holds, post
-from tests.web.servers import commanded, running
+from tests.web.servers import Received, Upstream, answering, commanded, raw_upstream, said
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -30,21 +26,24 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def vllm(root: str, owner: str = "vllm") -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The address of a server that lists its model as vLLM does and gives vLLM's replies, and what it was asked."""
-    asked: list[dict[str, Any]] = []
+def vllm(root: str, owner: str = "vllm") -> Iterator[Upstream]:
+    """A server that lists its model as vLLM does and gives vLLM's replies."""
 
-    async def models(_: Request) -> JSONResponse:
-        return JSONResponse({"object": "list", "data": [{"id": "called", "owned_by": owner, "root": root}]})
+    def answer(received: Received) -> bytes:
+        if received.line.startswith(b"GET /v1/models "):
+            return said({"object": "list", "data": [{"id": "called", "owned_by": owner, "root": root}]})
+        if not received.line.startswith(b"POST /v1/chat/completions "):
+            return said({}, b"404 Not Found")
+        ids = "-ids" if received.json().get("return_tokens_as_token_ids") else ""
+        return said(recorded(f"vllm-chat{ids}")["reply"])
 
-    async def chat(request: Request) -> JSONResponse:
-        asked.append(await request.json())
-        ids = "-ids" if asked[-1].get("return_tokens_as_token_ids") else ""
-        return JSONResponse(recorded(f"vllm-chat{ids}")["reply"])
+    with raw_upstream(answering(answer)) as upstream:
+        yield upstream
 
-    routes = [Route("/v1/models", models), Route("/v1/chat/completions", chat, methods=["POST"])]
-    with running(Starlette(routes=routes), wait=False, strict=False) as url:
-        yield url, asked
+
+def chats(upstream: Upstream) -> list[Any]:
+    """The chats that a server was asked for."""
+    return [received.json() for received in upstream.requests if received.body]
 
 
 def block_of(url: str) -> dict[str, Any]:
@@ -64,14 +63,14 @@ def exact(almanac: ScoredModel) -> float:
 
 
 def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(exact: float) -> None:
-    with vllm(str(almanac_path())) as (upstream, asked), commanded("proxy", "--base-url", upstream) as (url, said):
+    with vllm(str(almanac_path())) as here, commanded("proxy", "--base-url", here.url) as (url, told):
         by_ids = block_of(url)
-    assert f"the tokenizer is that in {almanac_path()}" in said
-    assert asked[0]["return_tokens_as_token_ids"] is True
-    with vllm("some-org/some-model") as (upstream, asked), commanded("proxy", "--base-url", upstream) as (url, said):
+    assert f"the tokenizer is that in {almanac_path()}" in told
+    assert chats(here)[0]["return_tokens_as_token_ids"] is True
+    with vllm("some-org/some-model") as there, commanded("proxy", "--base-url", there.url) as (url, told):
         by_texts = block_of(url)
-    assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in said
-    assert "return_tokens_as_token_ids" not in asked[-1]
+    assert "The upstream is vLLM with some-org/some-model, whose tokenizer was not found on this machine" in told
+    assert "return_tokens_as_token_ids" not in chats(there)[-1]
     widths = []
     for block in (by_ids, by_texts):
         low, high = block["sequence_uncertainty_interval"]
@@ -81,21 +80,21 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(exact: float) -> None:
 
 
 def test_what_is_typed_is_taken() -> None:
-    with vllm(str(almanac_path())) as (upstream, _):
-        assert _ids_and_tokenizer("auto", upstream, None) == (True, str(almanac_path()))
-        assert _ids_and_tokenizer("auto", upstream, "mine") == (True, "mine")
-        assert _ids_and_tokenizer("no", upstream, None) == (False, None)
+    with vllm(str(almanac_path())) as upstream:
+        assert _ids_and_tokenizer("auto", upstream.url, None) == (True, str(almanac_path()))
+        assert _ids_and_tokenizer("auto", upstream.url, "mine") == (True, "mine")
+        assert _ids_and_tokenizer("no", upstream.url, None) == (False, None)
     assert _ids_and_tokenizer("yes", "http://127.0.0.1:9", "mine") == (True, "mine")
     assert _ids_and_tokenizer("auto", "http://127.0.0.1:9", "mine") == (False, "mine")
 
 
 def test_what_is_no_vllm_names_nothing() -> None:
-    with vllm(str(almanac_path()), owner="llamacpp") as (upstream, _):
-        assert vllm_model(upstream) is None
-    with vllm(str(almanac_path())) as (upstream, _):
-        with_password = upstream.replace("//", "//user:password@")
-        assert vllm_model(upstream) == vllm_model(with_password) == str(almanac_path())
-        assert vllm_model(f"{upstream}/elsewhere") is None
+    with vllm(str(almanac_path()), owner="llamacpp") as upstream:
+        assert vllm_model(upstream.url) is None
+    with vllm(str(almanac_path())) as upstream:
+        with_password = upstream.url.replace("//", "//user:password@")
+        assert vllm_model(upstream.url) == vllm_model(with_password) == str(almanac_path())
+        assert vllm_model(f"{upstream.url}/elsewhere") is None
     assert vllm_model("http://127.0.0.1:9") is None
 
 
