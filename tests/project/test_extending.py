@@ -337,19 +337,18 @@ stream.feed(reply([(first, -0.25)], None))
 stream.feed(reply([(second, -0.5)]))
 [by_events] = st.score_reply(stream.finish(), clusters)
 
-CLOSE = b"Connection: close"
 both = [(first, -0.25), (second, -0.5)]
 
 def acme(received):
     if received.line.startswith(b"GET"):
-        return response(b'{"data": [{"id": "toy"}]}', CLOSE)
+        return response(b'{"data": [{"id": "toy"}]}')
     if b"/v1/acme " not in received.line:
-        return response(b'{"error": "no such page"}', CLOSE, status=b"404 Not Found")
+        return response(b'{"error": "no such page"}', status=b"404 Not Found")
     asked = received.json()
     if asked.get("stream"):
         assert asked["top"] == 20
-        return streamed(events(reply(both[:1], None), reply(both[1:]), done=False), CLOSE)
-    return response(json.dumps(reply(both[:1] if asked.get("max_tokens") == 1 else both)).encode(), CLOSE)
+        return streamed(events(reply(both[:1], None), reply(both[1:]), done=False))
+    return response(json.dumps(reply(both[:1] if asked.get("max_tokens") == 1 else both)).encode())
 
 with raw_upstream(answering(acme)) as upstream:
     found = examine(f"{upstream.url}/v1", vocabulary=vocabulary)

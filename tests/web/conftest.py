@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,7 +17,7 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from tests.web.servers import Behaviour, Received, Upstream, all_stopped, raw_upstream, running
+from tests.web.servers import Behaviour, Upstream, all_stopped, answering, raw_upstream, running
 
 Replaying = Callable[[bytes], str]
 Start = Callable[..., tuple[str, Upstream]]
@@ -97,13 +96,7 @@ def served(almanac: Any) -> Iterator[str]:
 def replaying(almanac_clusters: TokenClusters) -> Iterator[Replaying]:
     """Sets the bytes that an upstream answers from then on; the address of a proxy in front of it."""
     sent: list[bytes] = []
-
-    async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
-        # It answers one request a connection: a proxy that does not know may send the next one there.
-        writer.write(sent[-1].replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-        await writer.drain()
-
-    with raw_upstream(behave) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
+    with raw_upstream(answering(lambda _: sent[-1])) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
 
         def replay(answer: bytes) -> str:
             sent.append(answer)

@@ -186,20 +186,27 @@ def raw_upstream(behaviour: Behaviour | bytes) -> Iterator[Upstream]:
         thread.join(10)
 
 
-def response(body: bytes, *headers: bytes, status: bytes = b"200 OK", kind: bytes = b"application/json") -> bytes:
-    """A complete HTTP answer."""
-    lines = [b"HTTP/1.1 " + status, b"Content-Type: " + kind, b"Content-Length: %d" % len(body), *headers]
-    return b"\r\n".join([*lines, b"", body])
+LAST = b"Connection: close"
+"""Says that the server closes the connection, which a proxy on a busy machine may else see too late."""
+
+
+def response(
+    body: bytes, *headers: bytes, status: bytes = b"200 OK", kind: bytes = b"application/json", last: bytes = LAST
+) -> bytes:
+    """A complete HTTP answer, after which the connection ends."""
+    length = b"Content-Length: %d" % len(body)
+    return b"\r\n".join([b"HTTP/1.1 " + status, b"Content-Type: " + kind, length, last, *headers, b"", body])
 
 
 def said(value: Any, status: bytes = b"200 OK") -> bytes:
-    """A complete answer in JSON, which says that it is the last one on its connection."""
-    return response(json.dumps(value, ensure_ascii=False).encode(), b"Connection: close", status=status)
+    """A complete answer in JSON."""
+    return response(json.dumps(value, ensure_ascii=False).encode(), status=status)
 
 
-def stream_head(kind: bytes = b"text/event-stream") -> bytes:
+def stream_head(*headers: bytes, kind: bytes = b"text/event-stream") -> bytes:
     """The head of an answer in chunks."""
-    return b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    lines = (b"HTTP/1.1 200 OK", b"Content-Type: " + kind, b"Transfer-Encoding: chunked", LAST, *headers)
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def chunk(data: bytes) -> bytes:
@@ -212,8 +219,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 def streamed(body: bytes, *headers: bytes, size: int = 5000) -> bytes:
     """A complete answer of events, in chunks of a size."""
-    head = stream_head().replace(b"\r\n\r\n", b"".join(b"\r\n" + header for header in headers) + b"\r\n\r\n")
-    return head + b"".join(chunk(body[at : at + size]) for at in range(0, len(body), size)) + LAST_CHUNK
+    chunks = (chunk(body[at : at + size]) for at in range(0, len(body), size))
+    return b"".join([stream_head(*headers), *chunks, LAST_CHUNK])
 
 
 def answering(data: bytes | Callable[[Received], bytes]) -> Behaviour:

@@ -296,7 +296,7 @@ class TestAskedAsTexts:
 def chat_reply(*listed: tuple[str, float]) -> bytes:
     top = [{"token": text, "logprob": math.log(p), "bytes": list(text.encode())} for text, p in listed]
     said = lima.choice(0, {"content": listed[0][0]}, {"content": [{**top[0], "top_logprobs": top}]}, "length")
-    return response(lima.reply(said), b"Connection: close")
+    return response(lima.reply(said))
 
 
 class TestRecordedUpstream:
@@ -324,7 +324,7 @@ class TestRecordedUpstream:
     @each(("status", "depth"), [(b"200 OK", 600), (b"200 OK", 5000), (b"400 Bad", 5000)])
     def test_a_reply_that_is_nested_deeply_is_no_answer(self, status: bytes, depth: int) -> None:
         deep = b'{"error": {"message": %s}}' % (b"[" * depth + b"]" * depth)
-        with in_front(response(deep, b"Connection: close", status=status), decisions="chat") as (url, _):
+        with in_front(response(deep, status=status), decisions="chat") as (url, _):
             found = ask(url, "/v1/decisions")
         assert found.status_code in ((502,) if status == b"200 OK" else (400, 502))
         assert found.json()["error"]["message"].startswith("Question 'refund': ")
@@ -351,7 +351,7 @@ class TestRecordedUpstream:
             await asyncio.sleep(0.02)
             now -= 1
             last = "number 17?" in received.body.decode()
-            warm = response(b'{"error": {"message": "too warm"}}', b"Connection: close", status=b"429 Hot")
+            warm = response(b'{"error": {"message": "too warm"}}', status=b"429 Hot")
             writer.write(warm if last else YES)
             await writer.drain()
 

@@ -15,7 +15,6 @@ from tests.web.asking import events_in, post
 from tests.web.conftest import proxy_of
 from tests.web.servers import Received, Upstream, answering, raw_upstream, said, streamed
 
-CLOSE = b"Connection: close"
 WHOLE = ollama("Oslo", done=True, done_reason="stop", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)])
 STREAM = lines(
     ollama("Oslo", logprobs=[entry("Oslo", -0.2, top_logprobs=TOP)]), ollama("", done=True, done_reason="stop")
@@ -28,7 +27,7 @@ def upstream() -> Iterator[Upstream]:
     def answer(received: Received) -> bytes:
         if received.json().get("stream") is False:
             return said(WHOLE)
-        return streamed(STREAM.encode(), CLOSE).replace(b"text/event-stream", b"application/x-ndjson")
+        return streamed(STREAM.encode()).replace(b"text/event-stream", b"application/x-ndjson")
 
     with raw_upstream(answering(answer)) as server:
         yield server
@@ -77,7 +76,7 @@ def tgi_stream(asked: dict[str, Any]) -> bytes:
 def tgi_server() -> Iterator[Upstream]:
     def answer(received: Received) -> bytes:
         if b"/generate_stream " in received.line:
-            return streamed(tgi_stream(received.json()), CLOSE)
+            return streamed(tgi_stream(received.json()))
         return said(tgi_answer(received.json()))
 
     with raw_upstream(answering(answer)) as server:

@@ -87,7 +87,7 @@ class TestDeliveries:
     @each("path", ["/v1/chat/completions", "/v1/embeddings"])
     def test_a_request_is_delivered_once(self, almanac_clusters: TokenClusters, path: str) -> None:
         """The upstream reads it in full on a connection that it had answered on, and closes: it may have acted."""
-        fine = response(b'{"choices": []}')
+        fine = response(b'{"choices": []}', last=b"Connection: keep-alive")
         with keeping_alive([fine, None, fine]) as (upstream, got), proxy_of(upstream, almanac_clusters) as url:
             with httpx.Client() as client:
                 first = client.post(url + path, json=CHAT | {"user": "first"})

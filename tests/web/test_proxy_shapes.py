@@ -42,9 +42,6 @@ def path_of(shape: type[Shape]) -> str:
     return ("/v1" if shape.below_v1 else "") + shape.path
 
 
-CLOSE = b"Connection: close"  # the server takes one request a connection; the proxy must not send another one on it
-
-
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:
     """A server that speaks every API: it sends the recording that a header names."""
@@ -52,7 +49,7 @@ def upstream() -> Iterator[Upstream]:
     def replay(received: Received) -> bytes:
         recorded = recording((received.header(b"x-recording") or b"").decode())
         if received.json().get("stream"):
-            return streamed((recorded.stream or "").encode(), CLOSE, size=1500)
+            return streamed((recorded.stream or "").encode(), size=1500)
         return said(recorded.reply)
 
     with raw_upstream(answering(replay)) as server:

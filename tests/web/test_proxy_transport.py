@@ -37,6 +37,7 @@ from tests.web.servers import (
     running,
     silent,
     stream_head,
+    streamed,
     ticking,
     wait_until,
 )
@@ -54,8 +55,7 @@ def streaming(url: str, path: str = "/v1/chat/completions", **fields: Any) -> An
 
 
 def packed_stream(events: bytes) -> bytes:
-    head = stream_head().replace(b"\r\n\r\n", b"\r\n" + PACKED + b"\r\n\r\n")
-    return head + chunk(gzip.compress(events)) + LAST_CHUNK
+    return streamed(gzip.compress(events), PACKED, size=10**9)
 
 
 class TestUntouched:
