@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
@@ -58,6 +59,18 @@ def tiny_model(kind: str, seed: int = 0, **sizes: Any) -> Any:
 def backend_of(kind: str = "Llama", **sizes: Any) -> TransformersBackend:
     """A small model of a kind, with a tokenizer of byte-level pairs."""
     return TransformersBackend(tiny_model(kind, **sizes), tiny.byte_level_bpe())
+
+
+@contextmanager
+def passes_of(model: Any) -> Iterator[list[tuple[int, ...]]]:
+    """The shape [rows, tokens] of what each pass of a model reads from now on."""
+    seen: list[tuple[int, ...]] = []
+
+    def note(module: Any, args: Any, given: Any) -> None:
+        seen.append(tuple(given["input_ids"].shape))
+
+    with model.register_forward_pre_hook(note, with_kwargs=True):
+        yield seen
 
 
 def with_adapter(model: Any, config: str = "LoraConfig", **settings: Any) -> Any:

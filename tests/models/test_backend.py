@@ -23,7 +23,7 @@ from semtoken.models.prompt_ids import end_ids
 from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, shared_beginning
 from semtoken.support.almanac import load_questions
-from tests.models.plain_pass import generated
+from tests.models.plain_pass import generated, passes_of
 from tests.models.test_transformers import PROMPTS, random_clusters, scorer
 
 EXAMPLES = "Question: Which city is the capital of France?\nAnswer: Paris\n\n"
@@ -40,23 +40,6 @@ def few_shot(count: int) -> list[str]:
     return [EXAMPLES * 2 + question.prompt() for question in load_questions("dev")[:count]]
 
 
-class Lengths:
-    """Tokens that every forward pass of a model reads, rows times columns."""
-
-    def __init__(self, model: Any) -> None:
-        self.read: list[tuple[int, int]] = []
-        self._handle = model.register_forward_pre_hook(self._note, with_kwargs=True)
-
-    def _note(self, module: Any, args: Any, given: Any) -> None:
-        self.read.append(tuple(given["input_ids"].shape))
-
-    def __enter__(self) -> Lengths:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.remove()
-
-
 @pytest.mark.parametrize("sampled", [pytest.param(False, marks=pytest.mark.slow), True], ids=["greedy", "samples"])
 def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersBackend, sampled: bool) -> None:
     almanac = TransformersBackend(almanac.model, almanac.tokenizer)  # one that has read nothing yet
@@ -64,13 +47,12 @@ def test_a_shared_prefix_is_read_once_and_changes_nothing(almanac: TransformersB
     decoding = Decoding(max_new_tokens=6, stop_at_newline=True, batch_size=4)
     if sampled:
         decoding = replace(decoding, n=3, temperature=0.8, seed=5)
-    found, passes = {}, {}
+    found, passes = {}, dict[bool, list[tuple[int, ...]]]()
     for shared in (False, True):
         log_probs = LogProbabilities()
-        with Lengths(almanac.model) as lengths:
+        with passes_of(almanac.model) as passes[shared]:
             answers = almanac.generate(prompts, replace(decoding, share_prefix=shared), [log_probs])
         found[shared] = (answers, log_probs)
-        passes[shared] = lengths.read
     (plain, plain_probs), (shared_answers, shared_probs) = found[False], found[True]
     assert [one.token_ids for one in plain] == [one.token_ids for one in shared_answers]
     for answer in range(len(plain)):

@@ -13,6 +13,7 @@ import pytest
 from semtoken.methods.observers.steps import Completion, Observer, Step
 from semtoken.models.base import Arrival, Decoding, JoiningBackend
 from tests import tiny
+from tests.models.plain_pass import passes_of
 
 torch = pytest.importorskip("torch")
 from semtoken.models.transformers import TransformersBackend  # noqa: E402
@@ -127,15 +128,13 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
     prompts.append(prompts[3][:4])  # shorter than what is known: its last token is read
     prompts.append(prompts[1])
     prompts.append([*prompts[3][:-2], 7, 8])
-    backend, read, watching = TransformersBackend(model, tokenizer), [], Watching()
+    backend, watching = TransformersBackend(model, tokenizer), Watching()
     assert backend.joins
-    with model.register_forward_pre_hook(
-        lambda _, args, given: read.append(given["input_ids"].numel()), with_kwargs=True
-    ):
+    with passes_of(model) as passes:
         for numbers in ([0], [1, 2, 3, 4, 5, 6]):
             waiting = [[Arrival(n, prompts[n], Decoding(max_new_tokens=2)) for n in numbers]]
             backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
-    assert (read[0], read[2]) == (14, reads)
+    assert [rows * tokens for rows, tokens in (passes[0], passes[2])] == [14, reads]
     for n, prompt in enumerate(prompts):
         assert_of_one_pass(model, prompt, watching.completions[n].token_ids, watching.logs[n])
 
@@ -157,10 +156,6 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     prompts = [random.integers(5, len(tokenizer), length).tolist() for length in (5, 90, 4, 31, longest, 8, 60)]
     prompts[3][:25] = prompts[1][:25]
     limits, comes = (60, 3, 4, 5, 9, 6, 2), (0, 3, 3, 4, 4, 9, 2)
-    passes: list[tuple[int, int]] = []
-    counting = model.register_forward_pre_hook(
-        lambda _, args, given: passes.append(given["input_ids"].shape), with_kwargs=True
-    )
     watching, steps, asked = Watching(), iter(range(10_000)), iter(range(10_000))
     wanted = {6: lambda: next(asked) < 3}
 
@@ -169,8 +164,8 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
         come = [number for number, step in enumerate(comes) if step == now]
         return [Arrival(n, prompts[n], Decoding(max_new_tokens=limits[n]), wanted.get(n, lambda: True)) for n in come]
 
-    backend.generate_joining(arrivals, [watching])
-    counting.remove()
+    with passes_of(model) as passes:
+        backend.generate_joining(arrivals, [watching])
     read = [shape for shape in passes if shape[1] > 1]
     assert max(rows * columns for rows, columns in read) == 8
     assert watching.completions[6] == Completion([], truncated=True) and 6 not in watching.logs

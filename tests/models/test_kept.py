@@ -23,7 +23,16 @@ from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.identity import state_key
 from tests import tiny
 from tests.decisions.models import tokenizer as chat_tokenizer
-from tests.models.plain_pass import PROMPTS, SIZES, Written, backend_of, tiny_model, with_adapter, with_wide_weights
+from tests.models.plain_pass import (
+    PROMPTS,
+    SIZES,
+    Written,
+    backend_of,
+    passes_of,
+    tiny_model,
+    with_adapter,
+    with_wide_weights,
+)
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -162,32 +171,30 @@ def test_a_beginning_is_read_on_from_the_last_one_where_its_cache_holds_it(
     """That of a layer with a window may have lost what comes before. Of each call the longest pass is known."""
     model, own = tiny_model("Mistral", sliding_window=window), tiny.byte_level_bpe()
     ids = list(own(STATE)["input_ids"])
-    used, read = TransformersBackend(model, own), list[int]()
+    used = TransformersBackend(model, own)
     assert used.proof.joined
-    hook = model.register_forward_pre_hook(lambda *call: read.append(call[2]["input_ids"].shape[1]), with_kwargs=True)
-    for length, most in zip((40, 40, 30, 60, 47), longest, strict=True):
-        prompts = [[*ids[:length], *further] for further in ([5, 6], [7], [8, 9, 10])]
-        seen, alone = LogProbabilities(), LogProbabilities()
-        read.clear()
-        used.generate(prompts, Decoding(max_new_tokens=2, share_prefix=True), [seen])
-        assert max(read) == most
-        TransformersBackend(model, own).generate(prompts, Decoding(max_new_tokens=2, batch_size=1), [alone])
-        for answer in range(3):
-            np.testing.assert_allclose(seen.of(answer), alone.of(answer), atol=1e-4)
-    hook.remove()
+    with passes_of(model) as passes:
+        for length, most in zip((40, 40, 30, 60, 47), longest, strict=True):
+            prompts = [[*ids[:length], *further] for further in ([5, 6], [7], [8, 9, 10])]
+            seen, alone = LogProbabilities(), LogProbabilities()
+            passes.clear()
+            used.generate(prompts, Decoding(max_new_tokens=2, share_prefix=True), [seen])
+            assert max(tokens for _, tokens in passes) == most
+            TransformersBackend(model, own).generate(prompts, Decoding(max_new_tokens=2, batch_size=1), [alone])
+            for answer in range(3):
+                np.testing.assert_allclose(seen.of(answer), alone.of(answer), atol=1e-4)
 
 
 @pytest.mark.parametrize("window", [None, 8, 256])
 def test_a_shared_beginning_is_read_on_from_a_prompt_that_joined(window: int | None) -> None:
     model, own = tiny_model("Mistral", sliding_window=window, max_position_embeddings=4096), chat_tokenizer()
-    used, read = TransformersBackend(model, own), list[int]()
+    used = TransformersBackend(model, own)
     joined(used)
-    hook = model.register_forward_pre_hook(lambda *call: read.append(call[2]["input_ids"].shape[1]), with_kwargs=True)
-    used._state = state_key(model)  # the hook looks, and changes nothing
-    found = shared(used)
-    hook.remove()
-    length = len(own(STATE)["input_ids"])
-    assert (max(read) < 60 < length) if window != 8 else (max(read) > length)
+    with passes_of(model) as passes:
+        used._state = state_key(model)  # the hook looks, and changes nothing
+        found = shared(used)
+    length, most = len(own(STATE)["input_ids"]), max(tokens for _, tokens in passes)
+    assert (most < 60 < length) if window != 8 else (most > length)
     np.testing.assert_allclose(found, shared(TransformersBackend(copy.deepcopy(model), own)), atol=1e-4)
 
 
