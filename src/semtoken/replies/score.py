@@ -87,8 +87,6 @@ def read_reply(
             return _read_replies(chunks, format, temperature, asked)
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
-        # Before anything else is read: a reply may report an error and hold choices, too.
-        raise_error(values)
         if format is not None:
             return _read_replies([values], format, temperature, asked, None, values)
         return _read_export(values, temperature, asked)
@@ -101,6 +99,8 @@ def _read_export(value: RawReply, temperature: float | None, asked: RawReply) ->
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
     # Where no reply is found, reading the value itself says what is missing.
     found = replies_within(value) or [Found((), value, None)]
+    if found[0].path:  # what holds a reply may report an error
+        raise_error(value)
     parsed_replies = [read_found(one, temperature, asked) for one in found]
     first = parsed_replies[0]
     if len(parsed_replies) == 1:
@@ -131,7 +131,7 @@ def _read_replies(
 ) -> Reply:
     """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now, `line`: what holds it."""
     for reply in replies:
-        raise_error(reply)
+        raise_error(reply)  # before anything else is read: it may hold choices, too
     given = None if format is None else format_named(format)
     shape = given.shape if given is not None else known_shape or shape_of_reply(replies)
     reading = ReplyReading(shape, ReplyContext(asked, temperature, None if given is None else given.engine, line))

@@ -8,17 +8,16 @@ them is reasoning; what comes after them are tool calls, or the end of the answe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.core.engine_tokens.passes import (
-    as_scored,
-    has_twice,
-    merged_steps,
-    steps_in_files,
+    Quirks,
+    quirks_of,
     without_doubles,
     without_empty_bytes,
 )
@@ -31,7 +30,7 @@ from semtoken.core.engine_tokens.placing import (
     text_of_pieces,
 )
 from semtoken.core.engine_tokens.token_names import MARKUP
-from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, spelling
+from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, spellings
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
 from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
@@ -115,6 +114,7 @@ def is_cut(finish_reason: str | None) -> bool:
 
 
 BROKEN = "have bytes that make no character: pieces of it are missing, or the engine gives wrong bytes."
+TWICE = "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 
@@ -166,14 +166,14 @@ class Division(NamedTuple):
 def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoice:
     """The choice in segments, with the question that was asked; `ask` names the fields that bring log-probabilities."""
     raw = _thinking_apart(raw)
-    fault, named = raw.steps.problem, as_scored(raw.steps.steps)
-    division = Division({main_segment(raw.texts): raw.steps.steps}) if fault else _divided(raw, named)
+    fault, quirks = raw.steps.problem, quirks_of(raw.steps.steps)
+    division = Division({main_segment(raw.texts): raw.steps.steps}) if fault else _divided(raw, quirks)
     # Only where the steps do not fit: most engines leave the beginning that the request gave out of the message.
     rest = _behind_prefill(raw) if division.problem else None
-    if rest is not None and (own := _divided(rest, named)).problem is None:
+    if rest is not None and (own := _divided(rest, quirks)).problem is None:
         raw, division = rest, own._replace(flags=(*own.flags, PREFILLED))
-    flags = [*raw.flags, *division.flags, *_step_notes(named), *end_notes(raw.finish_reason)]
-    lacking = lacking_steps(raw, division)
+    flags = [*raw.flags, *division.flags, *_step_notes(quirks), *end_notes(raw.finish_reason)]
+    lacking = lacking_steps(raw, division, quirks.merged)
     flags += [note for note in (lacking.note,) if note]
     segments: list[Segment] = []
     for kind in KINDS:
@@ -192,12 +192,12 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     return ReplyChoice(raw.choice, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question, cut)
 
 
-def _divided(raw: RawChoice, named: tuple[TopStep, ...]) -> Division:
+def _divided(raw: RawChoice, quirks: Quirks) -> Division:
     """Divide the steps among the parts of the message.
 
     Names are read as in the tokenizer's files where that fits, and equal steps count once where only that fits.
     """
-    in_files = steps_in_files(raw.steps.steps)
+    named, in_files = quirks.named, quirks.in_files
     # First as in the tokenizer's files; such a name is text in its own right where that does not fit the message.
     if in_files is not None:
         division = divide(raw._replace(steps=raw.steps._replace(steps=in_files)), in_files)
@@ -306,9 +306,8 @@ UNSENT = (
 )
 
 
-def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
-    """Hold the count of tokens in a reply, and the names of its tokens, against the list of steps."""
-    merged = merged_steps(raw.steps.steps)
+def lacking_steps(raw: RawChoice, division: Division, merged: int) -> Lacking:
+    """Hold the count of tokens in a reply against the list of steps, of which some may be `merged`."""
     listed = len(raw.steps.steps) + sum(len(apart.steps) for apart in raw.apart.values())
     if merged:
         count = f"{raw.counted} tokens" if raw.counted else "more"
@@ -336,12 +335,11 @@ def lacking_steps(raw: RawChoice, division: Division) -> Lacking:
     )
 
 
-def _step_notes(steps: Sequence[TopStep]) -> Iterator[str]:
-    """Notes for a reader of the score on the steps, under names of their own."""
-    if has_twice(steps):
-        yield "Some items of the list are there twice, with the same numbers: a chunk may have come twice."
-    if any(min(others, default=0.0) <= NOT_GIVEN for others in [step.log_probs[1:] for step in steps]):
-        yield FORBIDDEN
+def _step_notes(quirks: Quirks) -> list[str]:
+    """Notes for a reader of the score on the steps."""
+    others = chain.from_iterable([step.log_probs[1:] for step in quirks.named])
+    forbidden = min(others, default=0.0) <= NOT_GIVEN
+    return [TWICE] * quirks.twice + [FORBIDDEN] * forbidden
 
 
 def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: str) -> str | None:
@@ -405,7 +403,7 @@ def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) 
     answer = texts.get("answer", "")
     if len(texts) > 1 or not answer.strip() or REPLACEMENT in answer:
         return False
-    spelled = [spelling(step.names[0]) for step in steps]
+    spelled = spellings([step.names[0] for step in steps])
     return None not in spelled and b"".join(filter(None, spelled)).decode("utf-8", "replace") == answer
 
 

@@ -269,6 +269,7 @@ class ListReader:
             for position, step in enumerate(own_lists, first):
                 for token in (step.chosen, *step.top):
                     check_number(token, position)
+        self.precision.add(numbers)
         self._given += own_lists
         self._read()
         while (names := self.names.learned()) is not None:
@@ -276,7 +277,6 @@ class ListReader:
             self._read()
         read = zip(self._given[-len(steps) :], steps, strict=True)
         self.copied += [i for i, (own, step) in enumerate(read, len(self.steps) - len(steps)) if own is not step]
-        self.precision.add(numbers)
         self._last = steps[-1]
         return first
 

@@ -91,6 +91,8 @@ def _spellings(rule: SpellingRule) -> KeptByName[Spelling]:
     return KeptByName(partial(_spelling_of, rule))
 
 
+NONE_ALIKE = Alike(many=True), Alike()
+"""For a list that shows no token that is spelled as the chosen one: whether there may be others, and where none may."""
 _NOBODYS = Spelling("", "", b"", ("", ""), blank=True, alone=True, markup=False)
 _UNKNOWN = Spelling.of(normalize, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(alone=False, nameless=True)
 
@@ -242,7 +244,7 @@ class ListedNames:
             for name, probability in zip(names[1:], probabilities[1:], strict=True):
                 if self.spelled_by[name].read == spelling.read:
                     found[self._numbers.get(name) or self._added(name)] = probability
-        alike = self.alike(chosen, found) if len(found) > 1 else Alike(many=not spelling.alone)
+        alike = self.alike(chosen, found) if len(found) > 1 else NONE_ALIKE[spelling.alone]
         return ListedStep(
             chosen,
             list(found),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import normalize
@@ -181,6 +182,25 @@ ON_SCORING: tuple[Callable[[Sequence[TopStep], TopStep | None], tuple[TopStep, .
 
 
 # --- passes where the text does not fit, or the numbers do not
+
+
+class Quirks(NamedTuple):
+    """The steps of one answer and what is odd about them, before they are laid against the text of the message."""
+
+    named: tuple[TopStep, ...]
+    """The steps as they are scored (`as_scored`)."""
+    in_files: tuple[TopStep, ...] | None
+    """The steps with decoded names, if they are spelled as in the tokenizer's files (`steps_in_files`)."""
+    twice: bool
+    """Whether some of them are there twice (`has_twice`)."""
+    merged: int
+    """How many stand for all pieces of a character (`merged_steps`)."""
+
+
+def quirks_of(steps: tuple[TopStep, ...]) -> Quirks:
+    """Look once for all that may be odd about the steps of an answer."""
+    named = as_scored(steps)
+    return Quirks(named, steps_in_files(steps), has_twice(named), merged_steps(steps))
 
 
 def steps_in_files(steps: Sequence[TopStep]) -> tuple[TopStep, ...] | None:

@@ -46,13 +46,20 @@ def ends_inside(name: Name) -> bool:
     return not spelled and (text is None or text.endswith(REPLACEMENT))
 
 
+def spellings(names: Iterable[Name]) -> list[bytes | None]:
+    """The bytes that each of some tokens spells; None where its engine does not give them."""
+    return [
+        spelled
+        if spelled is not None
+        # JSON can hold half of a surrogate pair, which plain UTF-8 refuses to encode.
+        else (None if not text or REPLACEMENT in text else text.encode("utf-8", "surrogatepass"))
+        for _, text, spelled in names
+    ]
+
+
 def spelling(name: Name) -> bytes | None:
-    """The bytes that a token spells; None if its engine does not give them."""
-    _, text, spelled = name
-    if spelled is not None:
-        return spelled
-    # JSON can hold half of a surrogate pair, which plain UTF-8 refuses to encode.
-    return None if not text or REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
+    """The bytes that one token spells; None if its engine does not give them."""
+    return spellings([name])[0]
 
 
 def may_be_one(chosen: Name, entry: Name) -> bool | None:

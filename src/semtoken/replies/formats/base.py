@@ -434,7 +434,7 @@ class Shape:
 
     def delta(self, choice: RawReply, number: int) -> Delta:
         """The delta of one choice; `number` is its index where it names none."""
-        index, ids, stop, end = index_of(choice, number), ids_of(choice), stop_of(choice), self.end_of(choice)
+        end, index, ids, stop = self.end_of(choice), index_of(choice, number), ids_of(choice), stop_of(choice)
         return Delta(
             index,
             self.said(choice),

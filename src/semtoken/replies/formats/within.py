@@ -52,8 +52,9 @@ class Found(NamedTuple):
     @property
     def line(self) -> Any:
         """The outermost thing around it in which a question stands, or the reply itself."""
-        asking = (value for value in self.around if question_of(value) is not None)
-        return next(asking, self.around[0] if self.around else self.reply)
+        if not self.around:
+            return self.reply
+        return next((value for value in self.around if question_of(value) is not None), self.around[0])
 
 
 def replies_within(value: Any) -> list[Found]:
@@ -132,6 +133,10 @@ def opened(value: Any) -> Any:
     return value
 
 
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values in JSON that hold no others; to ask for an exact type is much faster."""
+
+
 def holds_numbers(value: Any) -> bool:
     """Whether log-probabilities of tokens stand anywhere in a value."""
     stack = [value]
@@ -140,7 +145,7 @@ def holds_numbers(value: Any) -> bool:
         if isinstance(here, dict | Mapping):  # asking for the usual type first is much faster
             if not NUMBERS.isdisjoint(here) and any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
                 return True
-            stack += [inner for inner in here.values() if isinstance(inner, dict | list | tuple | Mapping)]
+            stack += [inner for inner in here.values() if type(inner) not in PLAIN]
         elif isinstance(here, list | tuple):
             if here and isinstance(here[0], list | tuple) and here[0] and isinstance(here[0][0], float):
                 return True
