@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +42,11 @@ ASKED, YES_OR_NO = Choice("Which?", ["a", "b", "c"], "q"), Predicate("So?", name
 
 def records(side: int, question: Question = ASKED, **further: Any) -> list[DecisionRecord]:
     return [DecisionRecord(Answer(question, pair[side]), state=f"state {k}", **further) for k, pair in enumerate(PAIRS)]
+
+
+def accepting(accepts: Callable[[DecisionRecord], bool] = lambda one: True) -> Any:
+    """A calibrator that accepts all answers, or some."""
+    return SimpleNamespace(accepts=accepts)
 
 
 def bootstrap(values: list[float], seed: int) -> tuple[float, float]:
@@ -90,8 +95,7 @@ def test_bounds_are_drawn_with_seed_0_unless_told_otherwise() -> None:
     )
     [found] = compare(first, second)
     assert found.shift_bounds == pytest.approx(bootstrap((moved[:, 1] - moved[:, 0]).tolist(), 0), abs=1e-12)
-    accepting: Any = SimpleNamespace(accepts=lambda one: True)
-    [found] = sensitivity(accepting, first, second, "in other words")  # type: ignore[assignment]
+    [found] = sensitivity(accepting(), first, second, "in other words")  # type: ignore[assignment]
     chosen = [abs(b - a) for a, b in moved.tolist()]
     assert (found.moved.low, found.moved.high) == pytest.approx(bootstrap(chosen, 0), abs=1e-12)  # type: ignore[attr-defined]
 
@@ -112,9 +116,9 @@ def test_a_server_that_always_says_the_same_has_no_rank_correlation() -> None:
 
 
 def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
-    accepting: Any = SimpleNamespace(accepts=lambda one: max(one.answer.probabilities) > 0.55)
+    sure = accepting(lambda one: max(one.answer.probabilities) > 0.55)
     second = [changed(one, question=replace(ASKED, instructions="What?")) for one in reversed(records(1))]
-    [found] = sensitivity(accepting, records(0), second, "in other words", seed=5)
+    [found] = sensitivity(sure, records(0), second, "in other words", seed=5)
     moved = [0.1, 0.1, 0.1, 0.2]
     assert found.statement.startswith(f"q, asked in other words: another choice in {found.changed}, another decision")
     assert (found.changed.count, found.changed.of) == (1, 4)
@@ -127,10 +131,9 @@ def test_with_labels_the_ways_of_asking_are_compared() -> None:
     """The first is right about two of four, the second about three: +0.25, with a paired bootstrap by hand."""
     labels = [one.answer.best if k != 2 else (one.answer.best + 1) % 3 for k, one in enumerate(records(1))]
     first = [replace(one, label=label) for one, label in zip(records(0), labels, strict=True)]
-    accepting: Any = SimpleNamespace(accepts=lambda one: True)
     rights = [[one.answer.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
     gain = [float(b) - float(a) for a, b in zip(*rights, strict=True)]
-    for found in (*sensitivity(accepting, first, records(1), "in other words"), *compare(first, records(1))):
+    for found in (*sensitivity(accepting(), first, records(1), "in other words"), *compare(first, records(1))):
         assert found.right is not None
         assert (found.right.first.count, found.right.second.count) == tuple(map(sum, rights))
         assert found.right.gain.value == pytest.approx(sum(gain) / 4)
@@ -146,8 +149,7 @@ def test_options_in_another_order_are_matched_by_their_values() -> None:
         changed(one, question=turned, probabilities=tuple(one.answer.probabilities[k] for k in order))
         for one in records(1)
     ]
-    accepting: Any = SimpleNamespace(accepts=lambda one: one.answer.best == 0)
-    [found] = sensitivity(accepting, records(0), second, "in another order")
+    [found] = sensitivity(accepting(lambda one: one.answer.best == 0), records(0), second, "in another order")
     assert (found.changed.count, found.decided_otherwise.count) == (1, 1)
     assert found.moved.value == pytest.approx(0.125)
 
