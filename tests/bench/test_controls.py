@@ -24,14 +24,14 @@ from semtoken.bench.controls import (
 )
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.comparison import comparison, controls, parts_in_words
-from semtoken.bench.report.measure import Measured, measure
+from semtoken.bench.report.measure import Measured
 from semtoken.bench.report.overview import main_result
 from semtoken.bench.results import answers_table, read_answers
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import almanac_clusters_path
 from tests import tiny
-from tests.bench.report_runs import cell, figure, paired, results, texts
+from tests.bench.report_runs import cell, figure, measured, paired, texts
 from tests.bench.runs import start, tiny_settings
 
 
@@ -165,8 +165,7 @@ def controlled(n: int = 400, **gains: float) -> Measured:
         name: np.stack([stc + gains.get(name, 0.0) * (correct + 0.2 * rng.normal(size=n)) for _ in range(count)])
         for name, count in (("no_clusters", 1), ("no_prefixes", 1), ("shuffled_by_frequency", 3))
     }
-    run = results(cell(methods=NAMES, n=n, controls=values))
-    return measure(run, "exact", n_resamples=500)
+    return measured(cell(methods=NAMES, n=n, controls=values), n_resamples=500)
 
 
 def test_the_report_says_which_part_earns_its_place() -> None:
@@ -188,8 +187,7 @@ def test_of_several_repetitions_the_mean_is_reported_and_the_middle_one_tested()
     one = cell(methods=NAMES, n=400)
     correct, stc = one.judgements["exact"], one.uncertainty["stc"]
     drawn = list(stc + 0.15 * np.random.default_rng(5).normal(size=(3, 400)))
-    run = results(replace(one, controls={"shuffled_by_frequency": np.stack(drawn)}))
-    found = measure(run, "exact", n_resamples=500)
+    found = measured(replace(one, controls={"shuffled_by_frequency": np.stack(drawn)}), n_resamples=500)
     drawn.sort(key=lambda values: metrics.auroc(values, correct))
     (value,) = found.of(found.cells[0], setting="Shuffled within frequency bins").value
     assert value == pytest.approx(np.mean([metrics.auroc(values, correct) for values in drawn]))
@@ -213,7 +211,7 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
             uncertainty={"stc": stc, "sequence_probability": np.random.default_rng(1).normal(size=400)},
             controls={"no_clusters": -stc[None]},
         )
-        found = measure(results(one), "exact", n_resamples=300)
+        found = measured(one, n_resamples=300)
         test = paired(found, "sequence_probability")
         assert test.p_adjusted < 0.01 and test.high < 0
         assert test.verdict == ("lower" if verdict else "too few answers")
