@@ -9,6 +9,7 @@ import pytest
 import semtoken as st
 from semtoken.core.parts.prose import is_sentence
 from semtoken.core.results.confidence import confidence_of
+from tests.replies.made import chat_reply
 
 WORDS = [
     *[("Oslo", 0.6), (" has", 0.9), (" snow", 0.4), (" and", 0.95), (" Bergen", 0.8)],
@@ -25,9 +26,7 @@ def scored(open_mass: float) -> st.ScoredAnswer:
             {"token": "@", "logprob": math.log((1 - p) * (1 - open_mass))},
         )
         items.append({**own, "top_logprobs": [own, rival]})
-    message = {"role": "assistant", "content": "".join(word for word, _ in WORDS)}
-    choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
-    return st.score_reply({"object": "chat.completion", "choices": [choice]})[0]
+    return st.score_reply(chat_reply("".join(word for word, _ in WORDS), items))[0]
 
 
 def by_hand(*phrases: float) -> float:
@@ -61,10 +60,8 @@ def json_reply(pieces: list[tuple[str, float]], ends: str = "5") -> st.ScoredAns
     for text, p in pieces:
         own = {"token": text, "logprob": math.log(p)}
         items.append({**own, "top_logprobs": [own, {"token": ends, "logprob": math.log1p(-p)}]})
-    message = {"role": "assistant", "content": "".join(text for text, _ in pieces)}
-    choice = {"message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
     asked = {"messages": [{"role": "user", "content": "Which total has Ann? 3?"}]}
-    reply = {"object": "chat.completion", "choices": [choice]}
+    reply = chat_reply("".join(text for text, _ in pieces), items)
     return st.score_reply(reply, request=asked, methods=["confidence"])[0]
 
 

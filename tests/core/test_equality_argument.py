@@ -16,6 +16,7 @@ from semtoken.core.api import LogitsStream, LogprobsStream
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import load_questions
 from tests import worked
+from tests.replies.made import chat_reply
 from tests.rows import each
 
 IDS = worked.ids(*worked.ANSWER)
@@ -39,8 +40,7 @@ def of_reply(**how: Any) -> st.ScoredAnswer:
         for chosen, step in LISTS
     ]
     text = "".join(worked.ANSWER)
-    choice = {"message": {"role": "assistant", "content": text}, "logprobs": {"content": items}}
-    return st.score_reply({"object": "chat.completion", "choices": [choice]}, worked.clusters(), **how)[0]
+    return st.score_reply(chat_reply(text, items), worked.clusters(), **how)[0]
 
 
 DOORS: dict[str, Callable[..., st.ScoredAnswer]] = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from semtoken.core.parts.json_values import find_json
 from semtoken.core.parts.nested import nested
 from semtoken.replies import score_reply
+from tests.replies.made import chat_reply
 
 scalars = st.none() | st.booleans() | st.integers(-99, 99) | st.text('aé/~ 0"\\', max_size=4)
 values = st.recursive(
@@ -68,9 +69,7 @@ def test_an_answer_gives_the_confidences_of_its_parts(around: str) -> None:
     text = around.replace("{}", '{"date": "May", "items": [{"total": 7}, {"total": 8}]}')
     tokens = [text[i : i + 3] for i in range(0, len(text), 3)]
     listed = [{"token": token, "logprob": -0.05 * (i % 4 + 1), "top_logprobs": []} for i, token in enumerate(tokens)]
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    parsed_reply = {"object": "chat.completion", "model": "m", "choices": [choice | {"logprobs": {"content": listed}}]}
-    (answer,) = score_reply(parsed_reply)
+    (answer,) = score_reply(chat_reply(text, listed))
     known = {part.path: part.confidence for part in answer.parts("field")}
     confidences = answer.field_confidences({"properties": {"date": {}, "vat": {"type": "number"}}})
     assert confidences == {

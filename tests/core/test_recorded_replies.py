@@ -8,6 +8,7 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import BackendError
+from tests.replies.made import chat_reply, entry
 from tests.replies.recorded import clusters, recording
 
 
@@ -56,20 +57,13 @@ def test_a_part_after_pieces_of_characters_has_its_own_tokens() -> None:
 
 def test_tokens_without_a_choice_are_counted_where_a_grammar_was_at_work() -> None:
     items = [
-        {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": tops}
+        entry(token, value, top_logprobs=tops)
         for token, value, tops in (
             ("t", 0.0, [{"token": "a", "logprob": -9999.0, "bytes": [97]}]),
             ("o", -0.5, [{"token": "a", "logprob": -0.93, "bytes": [97]}]),
         )
     ]
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "to"}}
-    reply = {
-        "id": "1",
-        "object": "chat.completion",
-        "model": "m",
-        "choices": [choice | {"logprobs": {"content": items}}],
-    }
-    [answer] = st.score_reply(reply, clusters())
+    [answer] = st.score_reply(chat_reply("to", items), clusters())
     assert "constrained" in {flag.code for flag in answer.flags}
     [part] = answer.parts(by="word", equality="exact")
     assert (part.forced, part.tokens) == (1, (0, 1))

@@ -32,6 +32,7 @@ from semtoken.methods.observers.steps import Observer, Step
 from semtoken.support.almanac import load_questions
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
 from tests.core.shown import answer
+from tests.replies.made import chat_reply
 from tests.rows import each
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
@@ -395,16 +396,7 @@ def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
         item(row, token) | {"top_logprobs": [item(row, int(i)) for i in np.argsort(-row)[:20]]}
         for row, token in zip(rows.logs, exact.token_ids, strict=True)
     ]
-    reply = {
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": exact.text},
-                "logprobs": {"content": content},
-            }
-        ]
-    }
+    reply = chat_reply(exact.text, content)
     names = [name for name in one_pass_methods() if name not in ("rauq", "self_certainty")]
     [found] = semtoken.score_reply(reply, stc.clusters, methods=names, question=PROMPTS[0].rpartition("\n\n")[2])
     assert set(found.scores) == set(names)

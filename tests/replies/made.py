@@ -23,6 +23,14 @@ def listed(text: str, log_prob: float, *others: tuple[str, float]) -> Item:
     return item(text, log_prob, top_logprobs=[entry(text, log_prob), *(entry(*one) for one in others)])
 
 
+def chat_reply(text: str | None, items: list[Item], *, usage: int | None = None, **choice: Any) -> dict[str, Any]:
+    """A chat completion of one choice, which may have further members; `usage` counts its tokens."""
+    own = {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": {"content": items}}
+    choices = [own | {"finish_reason": "stop"} | choice]
+    whole: dict[str, Any] = {"object": "chat.completion", "model": "m", "choices": choices}
+    return whole if usage is None else whole | {"usage": {"completion_tokens": usage}}
+
+
 def lines(*values: Any) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)
 

@@ -30,7 +30,7 @@ from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.files.record_files import read_records, write_records
 from tests.cli.run import invoke
-from tests.replies.made import listed
+from tests.replies.made import chat_reply, listed
 
 RECORDED = Path(__file__).parents[1] / "replies" / "data"
 
@@ -40,9 +40,7 @@ def reply(
 ) -> dict[str, Any]:
     """A chat reply of OpenAI's shape, with log-probabilities of the written tokens and of some others."""
     content = [listed(*one, *(others or {}).get(i, [])) for i, one in enumerate(tokens)]
-    text = "".join(token for token, _ in tokens)
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-    return {"object": "chat.completion", "model": "m", "choices": [choice | {"logprobs": {"content": content}}]}
+    return chat_reply("".join(token for token, _ in tokens), content)
 
 
 SURE = reply([("Lima", -0.01)])

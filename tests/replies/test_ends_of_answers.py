@@ -12,7 +12,7 @@ import pytest
 
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
-from tests.replies.made import Item, entry, events
+from tests.replies.made import Item, chat_reply, entry, events
 from tests.replies.recorded import NAMES, recording
 from tests.rows import each
 
@@ -26,12 +26,6 @@ def item(text: str, probability: float, token: int | None = None) -> Item:
     known, next_one = ({}, {}) if token is None else ({"id": token}, {"id": token + 1})
     own = entry(text, math.log(probability), **known)
     return own | {"top_logprobs": [own, entry("zzz", math.log((1 - probability) / 2), **next_one)]}
-
-
-def reply(text: str, items: list[Item], *, usage: int | None = None, **choice: Any) -> dict[str, Any]:
-    own = {"index": 0, "message": {"role": "assistant", "content": text}, "logprobs": {"content": items}}
-    whole: dict[str, Any] = {"object": "chat.completion", "choices": [own | {"finish_reason": "stop"} | choice]}
-    return whole if usage is None else whole | {"usage": {"completion_tokens": usage}}
 
 
 def streamed(whole: dict[str, Any]) -> str:
@@ -54,7 +48,7 @@ def streamed(whole: dict[str, Any]) -> str:
 def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks: bool) -> None:
     """The number is the same whoever names the stop string; a flag says so while it is not known."""
     stop = "\nQ:"[:past]
-    whole = reply("Oslo", [item(*one) for one in SAID + PAST[:past]])
+    whole = chat_reply("Oslo", [item(*one) for one in SAID + PAST[:past]])
     if told == "by the reply":
         whole["choices"][0]["stop_reason"] = stop
     request = {"messages": [], "stop": [stop]} if told == "by the request" else None
@@ -67,13 +61,13 @@ def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks:
 
 @pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
 def test_a_token_that_ended_the_answer_counts_whatever_it_spells(field: str) -> None:
-    whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])], **{field: 201})
+    whole = chat_reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])], **{field: 201})
     [found] = score_reply(whole)
     assert found.log_confidence == pytest.approx(NUMBER + math.log(0.9), abs=1e-6)
 
 
 def test_a_request_without_a_stop_string_leaves_a_token_as_the_only_end() -> None:
-    whole = reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])])
+    whole = chat_reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])])
     asked: dict[str, Any] = {"messages": []}
     for options, ends in (({"request": asked}, 0.9), ({"request": asked | {"stop": ["\n"]}}, 1.0), ({}, 1.0)):
         [found] = score_reply(whole, **options)
@@ -81,7 +75,7 @@ def test_a_request_without_a_stop_string_leaves_a_token_as_the_only_end() -> Non
 
 
 def test_a_message_that_holds_its_stop_string_is_scored_with_it() -> None:
-    whole = reply("Oslo\nQ:", [item(*one) for one in SAID + PAST[:3]], stop_reason="\nQ:")
+    whole = chat_reply("Oslo\nQ:", [item(*one) for one in SAID + PAST[:3]], stop_reason="\nQ:")
     [found] = score_reply(whole)
     assert found.text == "Oslo\nQ:"
     assert found.log_confidence == pytest.approx(NUMBER + math.log(0.9 * 0.8 * 0.99), abs=1e-6)
@@ -127,7 +121,7 @@ def test_a_prefill_in_the_message_does_not_count(given: str, ended: bool) -> Non
     request = {"messages": [*TOLD["messages"][:1], {"role": "assistant", "content": given}]}
     text = f"{given} Paris, France."
     for options in ({"request": request}, {}):
-        [found] = score_reply(reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
+        [found] = score_reply(chat_reply(text, items, usage=len(items)), **options)  # type: ignore[arg-type]
         assert found.text.startswith(" Paris, France.")
         wanted = math.log(0.9 * 0.7 * 0.5 * 0.8 * (0.5 if ended else 1))
         assert found.log_confidence == pytest.approx(wanted, abs=1e-6)
@@ -140,13 +134,13 @@ def test_an_answer_never_rests_on_its_terminator_alone(text: str, count: int) ->
     """Neither where the message begins with what the list lacks, nor where the list is another message's."""
     items = [item(*one) for one in REST[:count]] + [END]
     with pytest.raises(SemtokenError, match="do not spell the message"):
-        score_reply(reply(text, items))
+        score_reply(chat_reply(text, items))
 
 
 def test_an_answer_whose_first_token_is_lost_is_no_prefill() -> None:
     items = [item(*one) for one in REST[1:]] + [END]
     with pytest.raises(SemtokenError, match="do not spell the message"):
-        score_reply(reply("Paris, France.", items, usage=5))
+        score_reply(chat_reply("Paris, France.", items, usage=5))
 
 
 # --- time
@@ -154,7 +148,7 @@ def test_an_answer_whose_first_token_is_lost_is_no_prefill() -> None:
 
 def seconds(times: int) -> float:
     items = [item(" ab", 0.9)] * times
-    text = json.dumps(reply((" ab" * times)[: 3 * times // 2], items))
+    text = json.dumps(chat_reply((" ab" * times)[: 3 * times // 2], items))
     start = time.process_time()
     with pytest.raises(SemtokenError, match="fits 2 places"):
         score_reply(text)
@@ -170,8 +164,8 @@ def test_repeated_tokens_take_time_in_proportion_to_their_number() -> None:
 def test_a_token_whose_bytes_are_an_empty_list_has_its_text(ends: bool) -> None:
     items = [item("Hi", 0.8), item(" you", 0.7), item("<|end|>", 0.6)][: 2 + ends]
     plain = [{**one, "bytes": None} for one in items]
-    [wanted] = score_reply(reply("Hi you", plain))
+    [wanted] = score_reply(chat_reply("Hi you", plain))
     for k in range(len(items)):
         listed = [{**one, "bytes": []} if i == k else one for i, one in enumerate(items)]
-        [scored] = score_reply(reply("Hi you", listed))
+        [scored] = score_reply(chat_reply("Hi you", listed))
         assert scored.n_tokens == len(items) and scored.log_confidence == pytest.approx(wanted.log_confidence, abs=1e-9)

@@ -16,13 +16,14 @@ from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies.checking import rank_replies
 from semtoken.replies.formats.within import DEEPEST
-from tests.replies.test_ends_of_answers import item, reply, streamed
+from tests.replies.made import chat_reply
+from tests.replies.test_ends_of_answers import item, streamed
 
 ITEMS = [item("Os", 0.8), item("lo", 0.9)]
 BARE = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
 NUMBER = math.log(0.72)
-REPLY = reply("Oslo", ITEMS)
-OTHER = reply("Bergen", [item("Ber", 0.5), item("gen", 0.9)])
+REPLY = chat_reply("Oslo", ITEMS)
+OTHER = chat_reply("Bergen", [item("Ber", 0.5), item("gen", 0.9)])
 ASKED = {"messages": [{"role": "user", "content": "Capital of Norway?"}]}
 MESSAGE = {
     "content": "Oslo",

@@ -15,6 +15,7 @@ from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, read_schema
 from tests.cli.run import invoke
+from tests.replies.made import chat_reply
 from tests.replies.test_check import decided, reply, run
 from tests.rows import each
 
@@ -45,8 +46,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def notes_on(text: str, schema: dict[str, Any], *, cut: bool = False) -> list[str]:
     """The notes on the fields of an answer of letters, in its order."""
     content = [{"token": letter, "logprob": -0.01, "top_logprobs": []} for letter in text]
-    choice = {"message": {"content": text}, "logprobs": {"content": content}, "finish_reason": "stop"}
-    [answer] = st.score_reply({"choices": [choice]})
+    [answer] = st.score_reply(chat_reply(text, content))
     fields = field_records(answer.with_fields(truncated=cut), {"type": "object", **schema})
     assert all(field["decision"] == "check" for field in fields if field["note"])
     return [field["note"] for field in fields]

@@ -15,14 +15,9 @@ from semtoken import score_reply
 from semtoken.clustering.tokenizers import byte_alphabet
 from semtoken.errors import SemtokenError
 from semtoken.replies import read_reply
-from tests.replies.made import Item, events, listed
+from tests.replies.made import Item, chat_reply, events, listed
 
 LETTERS = {value: key for key, value in byte_alphabet().items()}
-
-
-def reply(text: str | None, items: list[Item], *, end: str | None = "stop", **more: Any) -> Any:
-    choice = {"index": 0, "message": {"content": text, **more}, "logprobs": {"content": items}, "finish_reason": end}
-    return {"object": "chat.completion", "choices": [choice]}
 
 
 SAID = [listed("Oslo", -0.22314, (" Oslo", -2.99573)), listed(".", -0.10536, ("!", -2.5))]
@@ -42,7 +37,7 @@ def test_a_rival_without_a_number_ends_nothing(data: st.DataObject, value: float
     before = rival.pop("logprob")
     if data.draw(st.booleans()):
         rival["logprob"] = value
-    [found] = score_reply(json.loads(json.dumps(reply("Oslo.", items))))
+    [found] = score_reply(json.loads(json.dumps(chat_reply("Oslo.", items))))
     low, high = found.sequence_uncertainty_interval
     assert low - 1e-4 <= 1 - math.exp(NUMBER) <= high + 1e-4, before
 
@@ -52,7 +47,7 @@ def test_a_chosen_token_without_a_number_is_never_certain(at: int, value: float 
     items = copy.deepcopy(SAID)
     items[at]["logprob"], items[at]["top_logprobs"] = value, []
     try:
-        [found] = score_reply(reply("Oslo.", items))
+        [found] = score_reply(chat_reply("Oslo.", items))
     except SemtokenError:
         return
     assert found.sequence_uncertainty_interval[1] >= 1 - 1e-6
@@ -64,7 +59,7 @@ def test_nothing_but_zeros_without_lists_is_refused(count: int) -> None:
     words = ["Yes", *[" yes"] * (count - 1)]
     items = [listed(word, 0.0) | {"top_logprobs": []} for word in words]
     with pytest.raises(SemtokenError, match="log-probability 0"):
-        score_reply(reply("".join(words), items))
+        score_reply(chat_reply("".join(words), items))
 
 
 @given(st.booleans(), st.sampled_from(["Oslo liegt.", "né à Oslo", "東京", "a b"]))
@@ -77,13 +72,13 @@ def test_names_as_in_the_tokenizers_file(with_bytes: bool, text: str) -> None:
         one["token"] = "".join(LETTERS[byte] for byte in one["token"].encode())
         one["bytes"] = list(one["token"].encode()) if with_bytes else None
     said = "".join(words)
-    assert log_of(reply(said, spelled)) == pytest.approx(log_of(reply(said, plain)), abs=1e-9)
+    assert log_of(chat_reply(said, spelled)) == pytest.approx(log_of(chat_reply(said, plain)), abs=1e-9)
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "content_filter", "SAFETY", "recitation", "whatever"])
 def test_an_end_that_is_not_the_models_own_is_told(reason: str) -> None:
     try:
-        [found] = score_reply(reply("Oslo.", SAID, end=reason))
+        [found] = score_reply(chat_reply("Oslo.", SAID, finish_reason=reason))
     except SemtokenError as error:
         assert reason in str(error)
     else:
@@ -92,7 +87,7 @@ def test_an_end_that_is_not_the_models_own_is_told(reason: str) -> None:
 
 @pytest.mark.parametrize("place", ["reply", "choice"])
 def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
-    value = reply("Oslo.", SAID)
+    value = chat_reply("Oslo.", SAID)
     (value if place == "reply" else value["choices"][0])["error"] = {"message": "Provider gone"}
     with pytest.raises(SemtokenError, match="Provider gone"):
         read_reply(value)
@@ -123,7 +118,7 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
     inside = sorted(data.draw(st.sets(st.integers(1, len(items) - 1), min_size=1)))
     ends = [*inside, len(items)]
     parts = [items[a:b] for a, b in zip([0, *inside], ends, strict=True)]
-    whole = reply("".join(one["token"] for one in items), items)
+    whole = chat_reply("".join(one["token"] for one in items), items)
     if any(number < 0 for _, number in words):
         assert log_of(streamed(parts)) == log_of(whole)
     for repeating in ([items[:end] for end in ends], [*parts, items]):
@@ -134,7 +129,7 @@ def test_chunks_that_repeat_what_came_before_give_no_number(
 @pytest.mark.parametrize("stop", [[], ["elsewhere"], [" "], "\n"])
 def test_another_stop_string_explains_nothing(stop: Any) -> None:
     items = [*SAID, listed("###", -0.4), listed(" more", -0.5)]
-    [found] = score_reply(reply("Oslo.", items), request={"messages": [], "stop": stop})
+    [found] = score_reply(chat_reply("Oslo.", items), request={"messages": [], "stop": stop})
     assert any("not in the message" in flag.message for flag in found.flags)
 
 
@@ -144,7 +139,7 @@ def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[flo
     items = [listed(f" w{i}", number) for i, number in enumerate(numbers)]
     at = data.draw(st.integers(0, len(items)))
     items.insert(at, listed(" zero", 0.0) | {"top_logprobs": []})
-    [found] = score_reply(reply("".join(one["token"] for one in items), items))
+    [found] = score_reply(chat_reply("".join(one["token"] for one in items), items))
     assert found.sequence_uncertainty_interval[1] == 1
     assert any("says nothing" in flag.message for flag in found.flags)
 
@@ -157,12 +152,12 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
         {"token": "\ufffd", "logprob": -0.31 - 0.01 * i, "bytes": [byte], "top_logprobs": []}
         for i, byte in enumerate(text.encode())
     ]
-    [whole] = score_reply(reply(text, steps))
+    [whole] = score_reply(chat_reply(text, steps))
     assert whole.log_confidence == pytest.approx(sum(step["logprob"] for step in steps), abs=1e-4)
     assert not any("character" in flag.message for flag in whole.flags)
     lost = data.draw(st.integers(0, len(steps) - 2))
     try:
-        [found] = score_reply(reply(text, steps[:lost] + steps[lost + 1 :]))
+        [found] = score_reply(chat_reply(text, steps[:lost] + steps[lost + 1 :]))
     except SemtokenError:
         return
     assert any("make no character" in flag.message for flag in found.flags)
@@ -174,15 +169,15 @@ def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> No
         ({"logprobs": {"content": SAID}, "message": {"content": "Lima."}}, "part of a reply"),
         ({"content": SAID, "refusal": None}, "part of a reply"),
         (SAID, "part of a reply"),
-        ([reply("Oslo.", SAID)] * 2, "several whole replies"),
+        ([chat_reply("Oslo.", SAID)] * 2, "several whole replies"),
         ({"id": "c", "choices": None}, "choices must be a list"),
         ({"id": "r", "object": "response", "status": "completed"}, "output must be a list"),
         ({"text": "Oslo.", "token_ids": [1, 2], "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "object of an engine"),
         ({"text": "Oslo.", "logprobs": [{"1": -0.5}, {"2": -0.5}]}, "names no token"),
-        (str(reply("Oslo.", SAID)), "Python prints"),
+        (str(chat_reply("Oslo.", SAID)), "Python prints"),
         ("ChatCompletion(id='c', choices=[])", "Python prints"),
-        (f"{json.dumps(reply('Oslo.', SAID))}\n" * 2, "on each line"),
-        (reply("", [], end="load"), "is empty"),
+        (f"{json.dumps(chat_reply('Oslo.', SAID))}\n" * 2, "on each line"),
+        (chat_reply("", [], finish_reason="load"), "is empty"),
         ({"choices": [{"text": "Oslo.", "logprobs": {"top_logprobs": [{"Oslo": -0.1}, {".": -0.2}]}}]}, "not which"),
     ],
 )

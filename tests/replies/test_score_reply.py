@@ -13,6 +13,7 @@ from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.replies import read_reply
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
+from tests.replies.made import chat_reply, entry
 from tests.replies.recorded import clusters, recording
 from tests.rows import each
 
@@ -113,10 +114,8 @@ def test_pieces_of_characters_without_names_are_refused() -> None:
 
 def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> dict[str, Any]:
     """A chat reply in which every token has the probability 0.5 and a name."""
-    items = [{"token": token, "logprob": math.log(0.5), "bytes": list(token.encode())} for token in tokens]
-    message = {"role": "assistant", "content": text, "reasoning_content": reasoning}
-    choice = {"index": 0, "message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
-    return {"object": "chat.completion", "choices": [choice]}
+    items = [entry(token, math.log(0.5)) for token in tokens]
+    return chat_reply(text, items, message={"role": "assistant", "content": text, "reasoning_content": reasoning})
 
 
 def test_a_named_end_token_is_a_step_and_costs_what_the_rules_say() -> None:
@@ -163,7 +162,5 @@ def test_clusters_of_another_model() -> None:
     [("length", True), ("stop", False), ("FINISH_REASON_MAX_TOKENS", True), ("content", False), (None, None)],
 )
 def test_an_answer_says_whether_the_token_limit_cut_it_off(end: str | None, cut: bool | None) -> None:
-    items = [{"token": "Os", "logprob": -0.1, "top_logprobs": []}]
-    choice = {"message": {"content": "Os"}, "logprobs": {"content": items}, "finish_reason": end}
-    [answer] = st.score_reply({"choices": [choice]})
+    [answer] = st.score_reply(chat_reply("Os", [entry("Os", -0.1)], finish_reason=end))
     assert answer.truncated is cut

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from semtoken import score_reply
-from tests.replies.test_ends_of_answers import item, reply
+from tests.replies.made import chat_reply
+from tests.replies.test_ends_of_answers import item
 
 ABOUT = [("Write", 0.9), (" ", 0.95), ("<think>", 0.5), ("plan", 0.6), ("</think>", 0.7), (" first", 0.8), (".", 0.97)]
 
 
 def score(pieces: list[tuple[str, float]], **options: Any) -> Any:
-    [found] = score_reply(reply("".join(text for text, _ in pieces), [item(*piece) for piece in pieces]), **options)
+    [found] = score_reply(
+        chat_reply("".join(text for text, _ in pieces), [item(*piece) for piece in pieces]), **options
+    )
     return found
 
 
