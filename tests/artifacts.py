@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-"""Of a repository of the hub."""
+"""The commit of a repository of the hub."""
 
 
 def checksum(folder: Path) -> str:

@@ -64,7 +64,7 @@ def almanac() -> Any:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where semtoken keeps what it makes during a test, which is not there yet."""
+    """The folder in which semtoken keeps whatever it makes during a test; it is not there yet."""
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

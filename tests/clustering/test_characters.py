@@ -1,4 +1,4 @@
-"""Which characters a token spells, also beside broken ones."""
+"""The characters that a token spells, also beside broken ones."""
 
 from __future__ import annotations
 

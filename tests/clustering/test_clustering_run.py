@@ -1,4 +1,4 @@
-"""What is refused, what is reported, and how a run can be watched and stopped."""
+"""Tables and settings that are refused, reports, and how a run can be watched and stopped."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unclustered(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What was seen: nothing, as is checked at the end, and the cache is as empty as before."""
+    """Everything that was seen: nothing, as is checked at the end, and the cache is as empty as before."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     monkeypatch.delenv("SEMTOKEN_CACHE", raising=False)
@@ -68,7 +68,7 @@ def names_clusters(text: str) -> bool:
 
 
 def command(*words: object, stdin: str | None = None) -> str:
-    """What a command prints, which names no clusters."""
+    """The output of a command, which names no clusters."""
     done = invoke([str(word) for word in words], stdin=stdin)
     assert done.exit_code == 0, (done.output, done.exception)
     assert not names_clusters(done.output), done.output

@@ -303,7 +303,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_files_of_a_checkpoint_that_hold_something_else(name: str, tmp_path: Path) -> None:
-    """What transformers and tokenizers raise for them is nobody's to expect: a bare Exception, RecursionError, ..."""
+    """Transformers and tokenizers raise for them what nobody expects: a bare Exception, RecursionError, ..."""
     tiny.saved(tiny.llama(len(tiny.byte_level_bpe())), tmp_path)
     (tmp_path / name).write_text("[" * 100_000)
     with pytest.raises(ModelError, match="cannot be loaded"):

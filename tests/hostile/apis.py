@@ -32,7 +32,7 @@ class Api:
     whole: Callable[[int, Sequence[Item], bool], Any]
     events: Callable[[int, Sequence[Item], bool], list[Any]]
     done: bytes = b""
-    """What comes after the last event."""
+    """The end of a stream, after its last event."""
 
     def stream(self, number: int, items: Sequence[Item], *, shown: bool) -> list[bytes]:
         """The events as they travel."""

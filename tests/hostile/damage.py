@@ -31,7 +31,7 @@ FOREIGN: Mapping[str, bytes] = {
     "zeros": bytes(4096),
     "brackets": b"[" * 100_000,
 }
-"""What lies where a file should be after a wrong download, a failed copy or a mistake."""
+"""Contents that a wrong download, a failed copy or a mistake puts in the place of a file."""
 
 
 def changed_bytes(data: bytes, seed: int, name: str, every: int) -> Iterator[tuple[int, bytes]]:

@@ -95,7 +95,7 @@ def fetched(seed: int, every: int, folder: Path) -> Outcome:
 
 
 def logits_of(model: str) -> np.ndarray[Any, Any]:
-    """What a model says after a text, in numbers."""
+    """The numbers of a model after a text."""
     backend = ScoredModel.from_pretrained(model, device="cpu").backend
     return np.asarray(backend.next_log_probs(["The capital of"], [[5], [7], [11]]))
 

@@ -10,7 +10,7 @@ from typing import Any
 from semtoken.errors import SemtokenError
 
 SECONDS = 5.0
-"""Of the processor's time for one call: a busy machine makes nothing slow."""
+"""The time of the processor that one call has: a busy machine makes nothing slow."""
 WAITING = 24
 """As many times as long may it take, waiting included."""
 
@@ -42,7 +42,7 @@ def limited() -> Iterator[None]:
 
 
 def fault_of(work: Callable[[], str | None]) -> str | None:
-    """What is wrong with how some work ended, which says itself what is wrong with its result; None: nothing."""
+    """The fault of some work: the one that it returns, an error that is not ours, or no end; None: there is none."""
     try:
         with limited():
             return work()

@@ -34,7 +34,7 @@ class ModelStays:
         self._seen: set[Path] = set()
 
     def __call__(self, place: Path) -> str | None:
-        """What is wrong with a cache after a kill."""
+        """The fault of a cache after a kill."""
         folder = place / MODELS / NAME
         if not folder.exists():
             return "the model that was there is gone" if place in self._seen else None

@@ -59,7 +59,7 @@ SAME: Mapping[str, Callable[[Array], Any]] = {
     "mask of nothing": lambda a: np.ma.array(a, mask=np.zeros(a.shape, dtype=bool)),
     "negative strides": lambda a: a[::-1].copy()[::-1],
 }
-"""Of a float64 array; whatever takes an array must give the same number for all of them."""
+"""Forms of a float64 array; whatever takes an array must give the same number for all of them."""
 
 
 def _masked(array: Array) -> Array:

@@ -39,7 +39,7 @@ class Target:
     numbers."""
     low: float = -math.inf
     high: float = math.inf
-    """Between which its numbers are."""
+    """The least number and the greatest that it may give."""
     nan: bool = False
     """NaN is an answer: undefined."""
     weight: float = 1.0
@@ -49,7 +49,7 @@ class Target:
     refuses: bool = False
     """Even the call that works ends with an error of ours, for want of a file or of more steps."""
     read: Callable[[Any], Any] | None = None
-    """What is looked at of what it returns; None: the whole."""
+    """Takes from its result whatever is looked at; None: the whole."""
     named: str = ""
     """Its name, where that of the function does not tell it from another."""
 
@@ -67,7 +67,7 @@ class Target:
         return {one.name: one.default for one in options} | dict(self.given)
 
     def call(self, **arguments: Any) -> Any:
-        """What is looked at of an answer."""
+        """The part of its result that is looked at."""
         found = self.function(**arguments)
         return found if self.read is None else self.read(found)
 
@@ -139,7 +139,7 @@ def judge(case: Case, right: Mapping[str, Any]) -> str | None:
 
 
 def answer_of(target: Target) -> Any:
-    """What a function answers to its good arguments; None where it refuses them, as it then must."""
+    """The answer of a function to its good arguments; None where it refuses them, as it then must."""
     if not target.refuses:
         return target.call(**target.good)
     try:

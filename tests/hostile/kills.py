@@ -40,15 +40,15 @@ class Killed:
 
     name: str
     arguments: Callable[[Path], list[str]]
-    """Of the command that writes to a place."""
+    """The words of the command that writes to a place."""
     same: Callable[[Path, Path], bool]
     """Whether two places hold the same results."""
     halfway: Callable[[Path], str | None] = lambda _: None
-    """What is wrong with a place after a kill."""
+    """The fault of a place after a kill."""
     suffix: str = ""
-    """Of the places."""
+    """The ending of the places' names."""
     around: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext()
-    """What the command that writes to a place runs in."""
+    """The context in which the command that writes to a place runs."""
 
     def run(self, place: Path, kill_after: float | None = None, *, log: Path) -> bool:
         """Run it; whether it came to its end before it was killed."""
@@ -147,7 +147,7 @@ def same_calibrators(one: Path, two: Path) -> bool:
 
 
 def labeled_decisions(path: Path) -> Path:
-    """What `decide` writes of a predicate about many states, with labels."""
+    """The lines that `decide` writes of a predicate about many states, with labels."""
     random, question = np.random.default_rng(0), Predicate("Is it late?")
     lines = []
     for number, probability_correct in enumerate(random.random(300).tolist()):
@@ -178,7 +178,7 @@ def same_clusters(one: Path, two: Path) -> bool:
 
 
 def loads_or_none(load: Callable[[Path], Any], name: str = "") -> Callable[[Path], str | None]:
-    """What is wrong with a place after a kill, where its file of this name, or the place, is whole or not there."""
+    """Judges a place after a kill: it, or its file of this name, is there whole or not at all."""
 
     def fault(place: Path) -> str | None:
         if not (place / name).exists():

@@ -1,4 +1,4 @@
-"""What a campaign tried, and what survived."""
+"""The result of a campaign: how many cases were tried and survived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Outcome:
 
     campaign: str
     what: str
-    """What was tried, for people."""
+    """The cases that were tried, in words for people."""
     tried: int = 0
     failures: list[str] = field(default_factory=list)
     """One line for each case that did not survive, with what is needed to try it again."""

@@ -45,7 +45,7 @@ def evil_text(rng: random.Random) -> str:
 
 
 def terminal(text: str) -> str | None:
-    """What is shown of answers and told in messages."""
+    """Answers that are shown, and messages."""
     answer = evil_answer(text)
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, color_system="truecolor")

@@ -55,7 +55,7 @@ class Way:
     answers: str
     """Who answers: our upstream in the form of this API, or itself (`decisions`), or the embedded model (`model`)."""
     options: tuple[str, ...] = ()
-    """Those of the proxy."""
+    """Options of the proxy."""
 
 
 WAYS: Mapping[str, Way] = {
@@ -88,7 +88,7 @@ KNOWN = re.compile(
 
 
 class Plan:
-    """What each request asks, by which way, and what our upstream answers."""
+    """The plan of every request: the question, its way, and the answer of our upstream."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -107,7 +107,7 @@ class Plan:
         return (right_request if chance.random() < RIGHT else odd_request)(chance, "almanac")
 
     def how(self, number: int) -> str:
-        """What our upstream does."""
+        """The behaviour of our upstream."""
         chance = self.chance("how", number)
         typed = WAYS[self.way(number)].answers == "decisions"
         wrong = WRONG_ANSWERS if typed else WRONG_LISTS
@@ -402,7 +402,7 @@ def _permitted_systemone(body: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client got."""
+    """The reply that a client got."""
 
     status: int
     content: bytes
@@ -411,7 +411,7 @@ class Reply:
 
 
 def judge(plan: Plan, number: int, reply: Reply) -> str | None:
-    """What is wrong with a reply; None: nothing."""
+    """The fault of a reply; None: there is none."""
     _, data = plan.request(number)
     way, how, allowed = WAYS[plan.way(number)], plan.how(number), permitted(*plan.request(number))
     try:
@@ -471,7 +471,7 @@ def _judge_error(way: Way, how: str, allowed: bool | None, status: int, found: M
 
 
 def _judge_passed(plan: Plan, number: int, reply: Reply, found: Any) -> str | None:
-    """What an upstream answers itself passes as it is; right answers get a block."""
+    """Answers of an upstream pass as they are; right ones get a block."""
     path, data = plan.request(number)
     how = plan.how(number)
     if how in ("vanishes", "garbage", "hangs", "dies"):

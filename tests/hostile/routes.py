@@ -70,7 +70,7 @@ class Tracebacks(logging.Handler):
 
 @contextmanager
 def tracebacks() -> Iterator[Tracebacks]:
-    """What any logger logs with a traceback, whatever was switched off."""
+    """Collects whatever is logged with a traceback, by any logger, and if logging was switched off."""
     handler, before = Tracebacks(), logging.root.manager.disable
     loggers = [logging.getLogger(name) for name in ("", "uvicorn.error", "semtoken")]
     logging.disable(logging.NOTSET)

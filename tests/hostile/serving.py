@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass
 class MarkedAnswer:
-    """What came of a request, with the numbers of all its choices."""
+    """The answer to a request, with the numbers of all its choices."""
 
     status: int = 0
     texts: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ def _items(shown: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def judge(asked: Asked, alone: MarkedAnswer, among: MarkedAnswer) -> tuple[str | None, str]:
-    """What is wrong with an answer among others, and how it differs from the one alone: "", "tie" or "draw"."""
+    """The fault of an answer among others, and how it differs from the one alone: "", "tie" or "draw"."""
     if (alone.status, len(alone.texts)) != (among.status, len(among.texts)):
         return f"{among.status} with {len(among.texts)} choices, alone {alone.status} with {len(alone.texts)}", ""
     differs = ""

@@ -145,7 +145,7 @@ def _with_quiet_finders(function: Callable[..., Any], *first: Any) -> Callable[.
 
 
 def of_answers(answer: ScoredAnswer) -> list[Target]:
-    """What a scored answer and its tokens tell."""
+    """Questions to a scored answer and its tokens."""
     return [
         Target(_with_quiet_finders(answer.parts), {"by": "word"}, 0, 1, read=_confidences),
         Target(answer.uncertainty_under, {"equality": "surface"}, 0, 1),

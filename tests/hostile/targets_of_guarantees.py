@@ -29,12 +29,12 @@ JUDGED = np.array([1.0, 0, 0, 1, 1, 0])
 
 @cache
 def folder() -> Path:
-    """Where targets save."""
+    """The folder in which targets save."""
     return Path(tempfile.mkdtemp(prefix="hostile-"))
 
 
 def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
-    """What a calibrator says of answers."""
+    """Calibrators of answers."""
     threshold, new, known = Threshold.fit(LOGS, RIGHT, alpha=0.4), {"answer": LOGS[:8].copy()}, Fingerprint(model="m")
     calibrator = replace(Calibrator.fit(LOGS, RIGHT), threshold=threshold)
     fitted = {"scored": LOGS, "correct": RIGHT}
@@ -84,7 +84,7 @@ def of_judgements() -> list[Target]:
 
 
 def _probabilities(answers: Any) -> list[float]:
-    """Those of all answers, which are listed as their questions are: by names or in order."""
+    """The probabilities of all answers, which are listed as their questions are: by names or in order."""
     return [p for one in (answers.values() if isinstance(answers, dict) else answers) for p in one.probabilities]
 
 

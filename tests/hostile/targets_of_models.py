@@ -1,4 +1,4 @@
-"""What a model is asked, its tokens and their clusters, and the recorder in a `generate` of one's own."""
+"""Requests to a model, its tokens and their clusters, and the recorder in a `generate` of one's own."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def small_model() -> ScoredModel:
 
 
 def of_models() -> list[Target]:
-    """What a model is asked."""
+    """Requests to a model."""
     stc = small_model()
     few = {"prompts": [PROMPT], "max_new_tokens": 2}
     sampling = few | {"do_sample": True, "temperature": 1.0, "top_k": 5, "top_p": 0.9}

@@ -140,11 +140,11 @@ REASONS = {
 """Why a public function is not attacked, and the names of those."""
 LEFT_OUT = {name for names in REASONS.values() for name in names.split()}
 NOT_HERE = {"load_llama_cpp", "check_spelling", "load_vllm", "sampling_params", "score_outputs"}
-"""Those of engines that may not be installed."""
+"""Functions of engines that may not be installed."""
 
 
 def public_functions() -> set[str]:
-    """What the packages that list their names offer as functions, and methods of the classes that `semtoken` lists.
+    """The functions of the packages that list their names, and methods of the classes that `semtoken` lists.
 
     A name that several of them have stands with its class: "Threshold.decide".
     """
@@ -390,7 +390,7 @@ def test_a_finder_whose_work_grows_too_fast_is_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(texts.gc, "collect", lambda: 0)  # which takes longer here than the work
 
     def work(seconds: float) -> None:
-        """Of the processor, so that the test is the same on any machine."""
+        """Takes time of the processor, so that the test is the same on any machine."""
         end = time.thread_time() + seconds
         while time.thread_time() < end:
             pass

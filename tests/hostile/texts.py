@@ -55,7 +55,7 @@ def seconds_of(work: Callable[[], Any]) -> tuple[float, str | None]:
 
 
 def judge(short: Callable[[], Any], long: Callable[[], Any], times: float) -> str | None:
-    """What is wrong with how a finder bears a text and one that is some times as long; None: nothing."""
+    """The fault of a finder with a text and one that is some times as long; None: there is none."""
     first = second = 0.0
     for _ in range(3):  # what a busy machine did once it will not do again
         (first, fault), (second, other) = seconds_of(short), seconds_of(long)

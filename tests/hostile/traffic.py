@@ -48,9 +48,9 @@ MIXTURE = {
     "damaged": 6,
     "odd": 6,
 }
-"""What upstreams do, and how often."""
+"""The behaviours of upstreams, and how often they come."""
 TOLD = ("stream", "drips", "reply", "closes")
-"""Those whose answers are scored, and told of to OpenTelemetry."""
+"""Behaviours whose answers are scored, and reported to OpenTelemetry."""
 ODD_EVENTS = (
     b'data: {"odd": 1, "semtoken": {"final": true, "confidence": [0.5], "flags": 7, "reason": "x"}, "choices": 0}\n\n',
     b'data: {"odd": 1, "choices": [{"index": {}, "semtoken": {"final": true, "confidence": 1e400}}]}\n\n',
@@ -65,7 +65,7 @@ ODD_EVENTS = (
 
 
 class Plan:
-    """What becomes of each request.
+    """The plan of every request.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Plan:
         return random.choices(list(MIXTURE), weights=list(MIXTURE.values()))[0]
 
     def api(self, number: int) -> Api:
-        """Which API the client speaks."""
+        """The API that the client speaks."""
         return APIS[case_random(self._seed, "api", number).choice(list(APIS))]
 
     def items(self, number: int) -> list[Item]:
@@ -125,7 +125,7 @@ class Plan:
         return json.dumps(self.api(number).whole(number, self.items(number), shown)).encode()
 
     def half(self, number: int, *, shown: bool = True) -> bytes:
-        """What comes of a stream that dies."""
+        """The bytes of a stream that dies."""
         return b"".join(self.events(number, shown=shown)[:2]) + self.events(number)[2][:20]
 
 
@@ -179,7 +179,7 @@ class FaultyUpstream:
 
 
 def judge(plan: Plan, number: int, status: int, got: bytes, ended: bool) -> str | None:
-    """What is wrong with what a client got; None: nothing."""
+    """The fault of the bytes that a client got; None: there is none."""
     how = plan.how(number)
     shown = without_block(got)
     if how in ("vanishes", "garbage"):
@@ -284,7 +284,7 @@ def telling_proxy(upstream: str) -> Iterator[tuple[str, subprocess.Popen[str], P
 
 
 def events_of(told: str) -> list[Any]:
-    """What OpenTelemetry's console exporter wrote: one JSON object after the other."""
+    """The events that OpenTelemetry's console exporter wrote, one JSON object after the other."""
     found, at, decoder = [], 0, json.JSONDecoder()
     while (at := told.find("{", at)) >= 0:
         event, at = decoder.raw_decode(told, at)
@@ -293,7 +293,7 @@ def events_of(told: str) -> list[Any]:
 
 
 def event_fault(plan: Plan, event: Any) -> str | None:
-    """What is wrong with an event: it says more than numbers and codes, or quotes the answer."""
+    """The fault of an event: it says more than numbers and codes, or quotes the answer."""
     attributes = event.get("attributes") or {}
     named = re.fullmatch(r"[a-z]+[-_](\d+)", str(attributes.get("gen_ai.response.id", "")))
     if named and text_of(plan.items(int(named.group(1)))) in json.dumps(event):

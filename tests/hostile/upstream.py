@@ -54,7 +54,7 @@ def listening(answer: Answering) -> Iterator[str]:
 async def asked_together(
     asking: Callable[[aiohttp.ClientSession, int], Awaitable[T]], numbers: Iterable[int], at_once: int, seconds: float
 ) -> dict[int, T]:
-    """What came of requests by their numbers, so many at one time, each with so many seconds."""
+    """The results of requests by their numbers, so many at one time, each with so many seconds."""
     left, found = iter(numbers), {}
 
     async def client(http: aiohttp.ClientSession) -> None:

@@ -80,7 +80,7 @@ def with_adapter(model: Any, config: str = "LoraConfig", **settings: Any) -> Any
 
 
 def generated(model: Any, tokenizer: Any, prompts: Any, /, *processors: Any, side: str = "left", **options: Any) -> Any:
-    """What transformers' own `generate` gives with these processors, greedily unless an option says otherwise."""
+    """The result of transformers' own `generate` with these processors, greedily unless an option says otherwise."""
     given = tokenizer(prompts, return_tensors="pt", padding=True, padding_side=side, return_token_type_ids=False)
     greedy = {} if "generation_config" in options else {"do_sample": False}
     return model.generate(**given, logits_processor=list(processors), **greedy | options)

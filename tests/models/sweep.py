@@ -32,7 +32,7 @@ BEGIN, END = "<!-- made by tests/models/sweep.py -->", "<!-- end -->"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one kind of model."""
+    """The result for one kind of model."""
 
     state: str
     """`whole`: all ways are used; `some`: those that are equal; `refused`; `unmade`: not made tiny here; `wrong`."""

@@ -105,7 +105,7 @@ def test_an_answer_says_whether_the_limit_cut_it_off() -> None:
 
 
 class Ends(Observer):
-    """Ends every answer after its third token, and keeps what it is told."""
+    """Ends every answer after its third token, and keeps their completions."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
@@ -196,7 +196,7 @@ class TestLoading:
     [(None, (2,)), ({}, (2,)), ({"eos_token_id": 5}, (5,)), ({"eos_token_id": [7, 2, 5]}, (2, 5, 7))],
 )
 def test_the_tokens_that_end_an_answer(settings: dict[str, Any] | None, expected: tuple[int, ...]) -> None:
-    """Those of the generation settings, which transformers heeds, the tokenizer's first; else the tokenizer's."""
+    """They come from the generation settings, as for transformers, the tokenizer's first; else from the tokenizer."""
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1, "end": 2})), eos_token="end"
     )

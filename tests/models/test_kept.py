@@ -168,7 +168,7 @@ def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
 def test_a_beginning_is_read_on_from_the_last_one_where_its_cache_holds_it(
     window: int | None, longest: list[int]
 ) -> None:
-    """That of a layer with a window may have lost what comes before. Of each call the longest pass is known."""
+    """The cache of a layer with a window may have lost what comes before. Of each call the longest pass is known."""
     model, own = tiny_model("Mistral", sliding_window=window), tiny.byte_level_bpe()
     ids = list(own(STATE)["input_ids"])
     used = TransformersBackend(model, own)

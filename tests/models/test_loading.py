@@ -1,4 +1,4 @@
-"""What is loaded is whole: folders that lack weights, hold others, or belong to another kind of model."""
+"""Models that are loaded are whole: folders that lack weights, hold others, or belong to another kind of model."""
 
 from __future__ import annotations
 

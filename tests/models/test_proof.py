@@ -37,7 +37,7 @@ GPT2 = KINDS["GPT2"]
 
 
 def test_what_holds_of_a_model_is_used_and_what_does_not_is_not() -> None:
-    """That all numbers are right then is for the sweep over all types to say; of one that is read alone, also here."""
+    """The sweep over all types says that all numbers are right then; of a model that is read alone, also this test."""
     llama = backend_of("Llama").proof
     assert llama.padded and llama.continued and llama.joined and llama.trees
     assert llama.generates == "padded" and 0 < llama.tokens <= 60
@@ -224,7 +224,7 @@ class TestStates:
 
 class TestRecorder:
     def answers(self, model: Any, prompts: list[str], side: str = "left") -> tuple[Any, list[st.ScoredAnswer]]:
-        """What `generate` gives of some prompts, and what a recorder says of it."""
+        """The result of `generate` for some prompts, and the answers of a recorder."""
         tokenizer = tiny.byte_level_bpe()
         recorder = st.Recorder(tokenizer)
         settings = {"max_new_tokens": 3, "suppress_tokens": list(range(len(tokenizer), 640))}

@@ -1,4 +1,4 @@
-"""What observers read of a step is what transformers' own pass over the whole text has, in all paths alike."""
+"""Observers read of a step, in all paths alike, whatever transformers' own pass over the whole text has."""
 
 from __future__ import annotations
 

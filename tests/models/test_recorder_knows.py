@@ -1,4 +1,4 @@
-"""What the recorder knows of a generation and what it does not: numbers checked against plain passes of the model."""
+"""The recorder knows some things of a generation and others not: numbers checked against plain passes of the model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def newline(almanac: st.ScoredModel) -> int:
 
 
 def lines(stc: st.ScoredModel, sequences: Any, end: int) -> list[list[int]]:
-    """What was written up to the first newline."""
+    """The tokens that were written up to the first newline."""
     start = inputs(stc, PROMPTS)["input_ids"].shape[1]
     rows = [row[start:] for row in sequences.tolist()]
     return [row[: row.index(end) + 1] if end in row else row for row in rows]

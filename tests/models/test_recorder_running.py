@@ -43,7 +43,7 @@ class Asking(TextStreamer):  # type: ignore[misc]
 
 
 def streamed(stc: st.ScoredModel, prompt: str, answer: list[int]) -> list[Running]:
-    """What `LogitsStream` makes of the logits of one forward pass."""
+    """The values so far that `LogitsStream` gives for the logits of one forward pass."""
     stream = LogitsStream(stc.clusters)
     return [stream.add(row, token) for row, token in zip(full_logits(stc, prompt, answer), answer, strict=True)]
 

@@ -67,7 +67,7 @@ ENDS: dict[str, Any] = {
     "forced_eos_token_id": None,
 }
 DECODER = {"is_decoder": True, "is_encoder_decoder": False, "use_cache": True}
-"""Of types that are used as decoders."""
+"""Settings of types that are used as decoders."""
 UNSET = {"num_experts": 4, "top_k_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 UNSET |= {"n_routed_experts": 4, "n_shared_experts": 1, "head_dim": HEAD, "sliding_window": 8}
 VARIANTS: list[dict[str, Any]] = [

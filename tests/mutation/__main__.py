@@ -92,7 +92,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _reached(folder: str, source: Path) -> dict[str, dict[str, Any]]:
-    """What the tests of a folder call and how long they take, from earlier runs or, where a file changed, from now."""
+    """The calls of the tests of a folder, and their seconds, from earlier runs or, where a file changed, from now."""
     place = ROOT / "tests" / folder
     files = [str(file.relative_to(ROOT)) for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])]
     missing = [file for file in files if not _kept(file).exists()]

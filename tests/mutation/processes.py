@@ -20,7 +20,7 @@ LARGE = (
     *("torch", "transformers.generation.utils", "transformers.models.llama.modeling_llama", "hypothesis.strategies"),
     *("typer.testing", "httpx", "jsonschema"),
 )
-"""What the package needs and takes long to import."""
+"""Libraries that the package needs and that take long to import."""
 FEW_EXAMPLES = "few"
 """A profile of Hypothesis with which tests call the functions that they always call, and end soon."""
 

@@ -1,4 +1,4 @@
-"""Which tests call which functions of the package, and how long they take: found by running them once.
+"""Finds the functions of the package that each test calls, and how long it takes, by running all tests once.
 
 It is a plugin for pytest around coverage.py, whose contexts are the tests, the fixtures and the files of tests. Code
 that runs in other processes is not seen.
@@ -47,13 +47,13 @@ class Reached:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
-        """What a file computes as it is imported, each of its tests uses."""
+        """Each test uses whatever its file computes as it is imported."""
         with self._within(collector.nodeid.partition("::")[0]):
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-        """What a fixture of many tests computes, each of them uses."""
+        """Each of many tests uses whatever their fixture computes."""
         context = f"fixture {id(fixturedef)}"
         self.contexts[self.context].add(context)
         with self._within(context):

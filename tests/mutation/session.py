@@ -27,7 +27,7 @@ CANNOT = 9
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a session is asked to run."""
+    """The tests that a session is asked to run, with a change."""
 
     file: Path
     change: Change | None

@@ -68,7 +68,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
-    """What code does, without its lines and the functions in it."""
+    """The work of some code, without its lines and the functions in it."""
     constants = [_constant(value) for value in code.co_consts if not isinstance(value, CodeType)]
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
 

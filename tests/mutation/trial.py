@@ -1,4 +1,4 @@
-"""What the tests say of one change."""
+"""The outcome of one change: noticed by a test, or not."""
 
 from __future__ import annotations
 

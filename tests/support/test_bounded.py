@@ -68,7 +68,7 @@ def huge(path: Path) -> None:
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """What reads one of these files would need gigabytes."""
+    """Whoever reads one of these files would need gigabytes."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))

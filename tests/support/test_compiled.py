@@ -35,7 +35,7 @@ print(total(Pair(np.array([20]), np.array([22]))), sum(total.stats.cache_hits.va
 
 
 def called(folder: Path, place: str) -> str:
-    """What a new process prints: the sum, and how many times machine code was found."""
+    """The output of a new process: the sum, and how many times machine code was found."""
     done = subprocess.run(
         [sys.executable, "-c", CALL.format(place=place)], cwd=folder, capture_output=True, text=True, check=False
     )

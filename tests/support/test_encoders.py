@@ -44,7 +44,7 @@ def loaded(task: str) -> tuple[Any, Any]:
 
 
 def logits(task: str, pairs: list[tuple[str, str]]) -> np.ndarray:
-    """What plain transformers gives, without any code of this repository."""
+    """The numbers that plain transformers gives, without any code of this repository."""
     model, tokenizer = loaded(task)
     parts = []
     for start in range(0, len(pairs), 100):

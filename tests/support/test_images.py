@@ -1,4 +1,4 @@
-"""What a model is shown of an image: shades by hand, transparent pictures on white, pages and folders of scans."""
+"""Images as a model is shown them: shades by hand, transparent pictures on white, pages and folders of scans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semtoken.support.files.images import MOST_BYTES, path_of, read_image, scans
 
 
 def read_back(picture: Any, path: Path, **options: Any) -> Any:
-    """What is shown of a picture that was saved."""
+    """The pixels that are shown of a picture that was saved."""
     picture.save(path, **options)
     return np.asarray(read_image({"type": "image", "path": str(path)}))
 

@@ -1,4 +1,4 @@
-"""What one command writes the next one reads: the same records come back from every kind of file."""
+"""The next command reads whatever one command writes: the same records come back from every kind of file."""
 
 from __future__ import annotations
 
