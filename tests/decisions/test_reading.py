@@ -13,12 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semtoken.choices import Reading
 from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import option_masses, prepare, run_to_end
 from semtoken.decisions.questions import OrderedQuestion, labels, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.spellings import spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
+from semtoken.methods.observers.steps import Observer, Step
 from tests.decisions.models import answer_to, passes, tiny, tokenizer
 from tests.rows import each
 
@@ -151,28 +153,46 @@ def test_words_are_sums_over_spellings(options: list[str], monkeypatch: pytest.M
     assert answer.bounds is None
 
 
-def test_engines_without_trees_give_the_same() -> None:
-    """Each place is read as a reply: the path of llama.cpp and of models with windows."""
+class BestTokens(Observer):
+    """Passes steps on as an engine gives them that lists only so many of the best tokens."""
+
+    def __init__(self, inner: Observer, k: int) -> None:
+        self._inner, self._k = inner, k
+
+    def observe(self, step: Step) -> None:
+        best = []
+        for row in step.rows:
+            log_probs = torch.log_softmax(torch.as_tensor(step.logits)[row, : step.size].double(), -1)
+            found = log_probs.topk(self._k)
+            best.append((found.indices.numpy(), found.values.numpy()))
+        self._inner.observe(Step(step.answers, step.tokens, step.size, None, best=best))
+
+
+@pytest.mark.parametrize("k", [None, 3, 40], ids=["rows", "the best 3", "the best 40"])
+@pytest.mark.parametrize("reading", ["labels", "words"])
+def test_engines_without_trees_give_the_same(reading: Reading, k: int | None) -> None:
+    """Each place is read as a reply: the path of llama.cpp and of models with windows, and of vLLM with its lists."""
     backend = tiny()
 
     class Plain:
-        def __init__(self) -> None:
-            self.read, self.vocabulary = backend.read, backend.vocabulary
+        vocabulary = backend.vocabulary
 
-    for reading in ("labels", "words"):
-        questions = [
-            Choice("Where?", ["New York", "New York City", "Paris"]),
-            Predicate("Is it so?"),
-            Score("How?", ["a", "b"]),
-        ]
-        one = prepare(backend, DecisionRequest("Somewhere.", questions, ReadingOptions(reading, None)))
-        found = []
-        for engine in (backend, Plain()):
-            steps = option_masses(engine, one.prompts)  # type: ignore[arg-type]
-            found.append(run_to_end(steps))
-        for tree, plain in zip(*found, strict=True):
-            assert tree[0] == pytest.approx(plain[0], rel=1e-3, abs=1e-9)
-            assert tree[1] == pytest.approx(plain[1], rel=1e-3, abs=1e-9)
+        def read(self, prompts: Any, replies: Any, observers: list[Observer], **options: Any) -> None:
+            given = observers if k is None else [BestTokens(one, k) for one in observers]
+            backend.read(prompts, replies, given, **options)
+
+    questions = [
+        Choice("Where?", ["New York", "New York City", "Paris"]),
+        Predicate("Is it so?"),
+        Score("How?", ["a", "b"]),
+    ]
+    one = prepare(backend, DecisionRequest("Somewhere.", questions, ReadingOptions(reading, None)))
+    exact, found = (run_to_end(option_masses(engine, one.prompts)) for engine in (backend, Plain()))  # type: ignore[arg-type]
+    for (least, most), (low, high) in zip(exact, found, strict=True):
+        if k is None:
+            assert low == pytest.approx(least, rel=1e-3, abs=1e-9) and high == pytest.approx(most, rel=1e-3, abs=1e-9)
+        slack = 1e-3 * most + 1e-9
+        assert (low <= most + slack).all() and (least - slack <= high).all() and (low <= high).all()
 
 
 def test_questions_about_one_state_read_it_once() -> None:
