@@ -11,6 +11,8 @@ import semtoken
 from semtoken.bench.settings import ClusteringSettings, DecodingSettings
 from semtoken.bench.statistics import AnswerSettings
 from semtoken.cli.ask import ask
+from semtoken.cli.check import check
+from semtoken.cli.journal import show
 from semtoken.cli.score import score
 from semtoken.cli.settings import AuditSection, Settings, key_of
 from semtoken.clustering.partition import cluster_table, cluster_tokens
@@ -58,6 +60,10 @@ DOORS = [ask, score, semtoken.ScoredModel.generate, stream_generate, Decoding, D
 def test_an_answer_has_at_most_256_tokens(door: Any) -> None:
     found = defaults(door)
     assert [found[name] for name in ("max_tokens", "max_new_tokens") if name in found] == [256]
+
+
+def test_a_list_in_the_terminal_has_20_lines_unless_more_are_wanted() -> None:
+    assert defaults(check)["limit"] == defaults(show)["limit"] == 20
 
 
 MEBIBYTE = 2**20

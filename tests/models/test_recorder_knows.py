@@ -236,6 +236,15 @@ class TestALoopOfOnesOwn:
                 if pad != newline and len(line) < 12:  # of several special tokens at the end, the first may be its own
                     assert list(result.token_ids) == [*line, pad]
 
+    def test_a_special_token_inside_an_answer_takes_none_of_it_away(self, stc: st.ScoredModel) -> None:
+        recorder = st.Recorder(stc.clusters)
+        inside = stc.tokenizer.pad_token_id
+        ids = torch.tensor([[5, 6, 9, inside, 10]])
+        for width in range(2, 5):
+            recorder(ids[:, :width], torch.zeros(1, stc.clusters.vocabulary.size))
+        [result] = recorder.answers(ids)
+        assert list(result.token_ids) == [9, inside, 10]
+
     def test_told(self, stc: st.ScoredModel, newline: int) -> None:
         recorder = st.Recorder(stc.clusters, eos_token_id=newline)
         with recorder.watching(stc.model):
