@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,15 @@ def without(file: Path, part: str) -> None:
     kept = {name: weight for name, weight in weights.items() if part not in name}
     assert len(kept) < len(weights)
     save_file(kept, file, {"format": "pt"})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
+@pytest.mark.parametrize("which", ["base", "adapted"])
+def test_a_pipe_among_the_files_of_an_adapter_or_its_model_keeps_nobody_waiting(tmp_path: Path, which: str) -> None:
+    _, adapter, _ = saved_adapter(tmp_path)
+    os.mkfifo(tmp_path / which / "notes.json")
+    with pytest.raises(ModelError, match=r"notes\.json is neither a file nor a folder"):
+        loaded(adapter)
 
 
 @pytest.mark.parametrize("which", ["base", "adapter"])
