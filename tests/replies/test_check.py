@@ -487,3 +487,16 @@ def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
     first, second = (one.read() for one in OpenedReplies([str(path)]))
     assert first.reply == own
     assert (second.reply, second.id) == ({"choices": []}, "7")
+
+
+def test_a_check_seldom_looks_for_garbage(tmp_path: Path) -> None:
+    """A reply is thousands of objects, all of which go with it, and a user's process may hold a million others."""
+
+    def collections() -> int:
+        return sum(generation["collections"] for generation in gc.get_stats())
+
+    path = tmp_path / "replies.jsonl"
+    path.write_text(f"{json.dumps(TORN)}\n" * 200)
+    before, thresholds = collections(), gc.get_threshold()
+    rank_replies([str(path)], keep_tokens=False)
+    assert collections() - before <= 2 and gc.get_threshold() == thresholds

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from semtoken.support.garbage import few_collections
+from semtoken.support.garbage import few_collections, rare_collections
 
 
 def test_collections_are_few_and_their_thresholds_come_back() -> None:
@@ -15,3 +15,16 @@ def test_collections_are_few_and_their_thresholds_come_back() -> None:
         assert gc.get_threshold() == (12345, *thresholds[1:]) and gc.get_freeze_count() >= frozen + len(loaded)
         _ = 1 / 0
     assert gc.get_threshold() == thresholds
+
+
+@pytest.mark.parametrize(("own", "then"), [(700, 10_000), (20_000, 20_000), (0, 0)])
+def test_collections_are_rare_and_never_oftener_than_somebody_wants(own: int, then: int) -> None:
+    thresholds = gc.get_threshold()
+    try:
+        gc.set_threshold(own, *thresholds[1:])
+        frozen = gc.get_freeze_count()
+        with rare_collections(10_000):
+            assert gc.get_threshold() == (then, *thresholds[1:]) and gc.get_freeze_count() == frozen
+        assert gc.get_threshold() == (own, *thresholds[1:])
+    finally:
+        gc.set_threshold(*thresholds)

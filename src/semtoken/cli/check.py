@@ -31,7 +31,6 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
-from semtoken.support.garbage import few_collections
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from semtoken.support.executors import Executor
 
 
-OBJECTS_OF_REPLIES = 100_000  # between two collections of garbage: a reply is thousands, all of which go with it
 MOST_REASONS = 8
 FEW_MISSING = 3
 """A field that more documents lack is one line, with their number."""
@@ -216,7 +214,7 @@ def _ranked(
     from semtoken.replies.checking.answers import rank_opened
     from semtoken.replies.checking.shards import check_in_shards
 
-    with few_collections(OBJECTS_OF_REPLIES), counting("checking replies", None) as progress:
+    with counting("checking replies", None) as progress:
         if executor is None or output is None:
             return rank_opened(replies, settings, questions, progress)
         folder = output.with_name(f"{output.name}.shards")

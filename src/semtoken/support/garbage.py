@@ -8,17 +8,25 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def few_collections(fresh_objects: int) -> Iterator[None]:
-    """Look for cycles only after so many new objects while the block runs, and from now on not among what is loaded.
-
-    What is loaded stays frozen afterwards, too: modules and models are there until the program ends, and to count what
-    is frozen, so that it could be undone, takes 40 ms at a million objects.
-    """
+def rare_collections(fresh_objects: int) -> Iterator[None]:
+    """Look for cycles only after so many new objects while the block runs, in all threads; no oftener than before."""
     before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(fresh_objects, *before[1:])
+    first = max(fresh_objects, before[0]) if before[0] else 0  # with 0, somebody has switched it off
+    gc.set_threshold(first, *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextmanager
+def few_collections(fresh_objects: int) -> Iterator[None]:
+    """Look for cycles rarely while the block runs, and from now on not among what is loaded.
+
+    What is loaded stays frozen afterwards, too: modules and models are there until the program ends, and to count what
+    is frozen, so that it could be undone, takes 40 ms at a million objects.
+    """
+    gc.collect()
+    gc.freeze()
+    with rare_collections(fresh_objects):
+        yield

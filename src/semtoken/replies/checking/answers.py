@@ -26,10 +26,13 @@ from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, b
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
 from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
+from semtoken.support.garbage import rare_collections
 from semtoken.support.inputs import instance, listed, real, shown, text
 from semtoken.support.questions import question_of
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
+OBJECTS_OF_REPLIES = 100_000
+"""New objects between two collections of garbage: a reply is thousands, all of which go with it."""
 
 
 @dataclass(frozen=True)
@@ -254,9 +257,10 @@ def rank_opened(
         asked, joined = join_questions([reply.named() for reply in found], read_questions(_path(questions)))
     checked: list[Sequence[RankedAnswer | RefusedReply]] = []
     # one after the other: a parsed reply takes five times the memory of its text
-    for reply, question in zip(found, asked, strict=False):
-        checked.append(check_found(reply, question, settings))
-        on_checked(len(checked))
+    with rare_collections(OBJECTS_OF_REPLIES):
+        for reply, question in zip(found, asked, strict=False):
+            checked.append(check_found(reply, question, settings))
+            on_checked(len(checked))
     return ranked(checked, joined, replies.passed_over)
 
 
@@ -275,7 +279,7 @@ def check_found(
     if asked is not None:
         reply = replace(reply, question=asked.text, id=asked.id or reply.id, line=None)
     try:
-        answers = _answers(reply, settings)
+        return _answers(reply, settings)
     except CalibratorMismatchError:
         # A calibrator that does not belong to these replies is an error of the whole command, and no reply's fault.
         raise
@@ -284,12 +288,6 @@ def check_found(
     except Exception as error:  # a fault of ours; it shall not cost the scores of all other replies
         reason = f"This release fails on it, please report it: {type(error).__name__}: {error}"
         return [RefusedReply(reply.where, reason, reply.id, reply.question)]
-    if settings.keep_tokens:
-        return answers
-    return [
-        replace(one, response=one.response.without_tokens(NOT_KEPT)) if isinstance(one, RankedAnswer) else one
-        for one in answers
-    ]
 
 
 def ranked(
@@ -367,7 +365,8 @@ def _answer(reply: SavedReply, name: str, parsed_reply: Reply, settings: CheckSe
     answer = choice.segment("answer")
     doubts, shown_text = in_message(tuple(doubts_of(response)), response.text, "" if answer is None else answer.text)
     said = sentence_of(response, worst_of(doubts))
-    return RankedAnswer(reply.where, name, choice.question, response, doubts, said, block, fields, shown_text)
+    kept = response if settings.keep_tokens else response.without_tokens(NOT_KEPT)
+    return RankedAnswer(reply.where, name, choice.question, kept, doubts, said, block, fields, shown_text)
 
 
 def _own_answer(

@@ -78,7 +78,7 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
             if number == 1 and not _stands_alone(json_or_none(text)):
                 yield from _of_text(where, name, elements.rest())
                 return
-            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text.encode(), is_line=True, is_alone=False)
+            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", text, is_line=True, is_alone=False)
     except UnicodeDecodeError as error:
         yield FoundReply(where, name, fault=f"It is not UTF-8 after element {number}, and so no text: {error.reason}.")
         return
@@ -101,9 +101,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if is_stream_text(text) and not text.lstrip().startswith("{"):
         # People append streams to one file, and only the sign of their end divides them.
         streams = [part for part in _END_OF_STREAM.split(text) if not part.isspace()]
-        for number, part in enumerate(streams, start=1):
-            place, called = (f"{where}[{number}]", f"{name}-{number}") if len(streams) > 1 else (where, name)
-            yield FoundReply(place, called, part, is_alone=len(streams) == 1)
+        yield from _one_by_one(where, name, streams) if len(streams) > 1 else [FoundReply(where, name, streams[0])]
         return
     whole = json_or_none(text)
     if whole is not None:
@@ -111,8 +109,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         return
     opening = text.lstrip().partition("\n")[0]
     if not json_or_none(opening) and len(values := _behind_each_other(text)) > 1:
-        for number, value in enumerate(values, start=1):
-            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
+        yield from _one_by_one(where, name, values)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
     if any(line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines):
@@ -129,10 +126,15 @@ def _of_value(where: str, name: str, whole: Any) -> Iterator[FoundReply]:
             called = key if isinstance(key, str) else f"{name}-{number}"
             yield FoundReply(f"{where}[{number}]", called, value, is_alone=isinstance(key, str))
     elif len(parts := _parts_of(whole)) > 1:
-        for number, value in enumerate(parts, start=1):
-            yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
+        yield from _one_by_one(where, name, parts)
     else:
         yield FoundReply(where, name, parts[0], inside=inside if parts[0] is whole else None)
+
+
+def _one_by_one(where: str, name: str, values: Sequence[Any]) -> Iterator[FoundReply]:
+    """The replies that a file holds one behind the other, numbered."""
+    for number, value in enumerate(values, start=1):
+        yield FoundReply(f"{where}[{number}]", f"{name}-{number}", value, is_alone=False)
 
 
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:

@@ -50,14 +50,12 @@ SUFFIXES = tuple(_SUFFIXES)
 LINES_ENDINGS = tuple(ending for ending, kind in _SUFFIXES.items() if kind == LINES)
 
 NUMBERS = (
-    *(
-        "sequence_uncertainty",
-        "confidence",
-        "log_confidence",
-        "log_probability",
-        "length_normalized_uncertainty",
-        "line",
-    ),
+    "sequence_uncertainty",
+    "confidence",
+    "log_confidence",
+    "log_probability",
+    "length_normalized_uncertainty",
+    "line",
 )
 FLAGS = ("neutral_only", "empty", "truncated")
 JSON_CELLS = ("answers", "messages", "tokens", "probability_correct_interval")
