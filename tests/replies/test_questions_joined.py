@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import tracemalloc
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from semtoken.errors import InvalidInputError
-from semtoken.replies.checking import RankedReplies, rank_replies
+from semtoken.replies.checking import RankedReplies, answers, rank_replies
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from tests.cli.run import invoke
@@ -176,3 +179,62 @@ def test_an_identifier_has_200_characters_at_most(n: int) -> None:
 def test_a_line_of_questions_that_asks_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="asks nothing"):
         check(tmp_path, [answered(0)], [{"id": "a"}])
+
+
+def peak(sources: list[str], questions: Path | None) -> int:
+    """The most bytes that a check takes."""
+    tracemalloc.start()
+    try:
+        assert len(rank_replies(sources, questions=questions, keep_tokens=False)) > 1
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@each("in_lines", [False, True])
+def test_replies_are_not_in_memory_together_while_they_are_joined(tmp_path: Path, in_lines: bool) -> None:
+    lines = [reply([(f" w{i}", -0.1) for i in range(150)]) for _ in range(20)]
+    folder = tmp_path / f"lines {in_lines}"
+    folder.mkdir()
+    if in_lines:
+        written(folder / "all.jsonl", lines)
+    else:
+        for number, line in enumerate(lines):
+            (folder / f"r{number}.json").write_text(json.dumps(line))
+    asked = written(tmp_path / "questions.jsonl", [{"question": f"Q{number}?"} for number in range(20)])
+    rank_replies([str(folder)], questions=asked)  # what is made at first use is no part of it
+    assert peak([str(folder)], asked) < peak([str(folder)], None) + 200_000
+
+
+def test_replies_of_a_pipe_are_joined_too(tmp_path: Path) -> None:
+    pipe = tmp_path / "replies.jsonl"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        written(pipe, [answered(0), answered(1)])
+        while True:
+            written(pipe, [])  # who reads it a second time finds nothing, and does not wait for ever
+
+    Thread(target=write, daemon=True).start()
+    asked = written(tmp_path / "questions.jsonl", [{"question": "Q0?"}, {"question": "Q1?"}])
+    found = rank_replies([str(pipe)], questions=asked)
+    assert len(found) == 2 and right(found)
+
+
+def test_a_reply_that_came_meanwhile_takes_no_question_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    for number in (1, 2):
+        (folder / f"r{number}.json").write_text(json.dumps(answered(number)))
+    asked = written(tmp_path / "questions.jsonl", [{"question": "Q1?"}, {"question": "Q2?"}])
+    join = answers.join_questions
+
+    def comes(*given: Any) -> Any:
+        (folder / "r0.json").write_text(json.dumps(answered(0)))
+        return join(*given)
+
+    monkeypatch.setattr(answers, "join_questions", comes)
+    with pytest.raises(InvalidInputError, match=r"r0.json came while the replies were read, or .*r1.json went"):
+        rank_replies([str(folder)], questions=asked)

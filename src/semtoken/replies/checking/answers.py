@@ -253,8 +253,11 @@ def rank_opened(
     joined = ""
     if questions is not None:
         # Joining needs the names of all of them, before the first can have its question.
-        found = list(found)
-        asked, joined = join_questions([reply.named() for reply in found], read_questions(_path(questions)))
+        # All at once may not fit into the memory, so that files are read once more then.
+        kept = list(replies) if replies.once_only else None
+        names = [reply.named() for reply in (replies if kept is None else kept)]
+        asked, joined = join_questions(names, read_questions(_path(questions)))
+        found = OpenedReplies(replies.sources) if kept is None else kept
     checked: list[Sequence[RankedAnswer | RefusedReply]] = []
     # one after the other: a parsed reply takes five times the memory of its text
     with rare_collections(OBJECTS_OF_REPLIES):
@@ -272,6 +275,10 @@ def check_found(
     found_reply: FoundReply, asked: JoinedQuestion | None, settings: CheckSettings
 ) -> Sequence[RankedAnswer | RefusedReply]:
     """The answers of one reply, or the reason why a choice has none; `asked` is its question in a file, with its id."""
+    if asked is not None and asked.where not in (None, found_reply.where):
+        raise InvalidInputError(
+            f"{found_reply.where} came while the replies were read, or {asked.where} went: check them once more."
+        )
     try:
         reply = found_reply.read()
     except SemtokenError as error:

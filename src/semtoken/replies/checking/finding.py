@@ -53,6 +53,11 @@ class OpenedReplies:
             yield self.first
         yield from self._others
 
+    @property
+    def once_only(self) -> bool:
+        """Whether they can be read once only, as from standard input or a pipe."""
+        return any(source == STANDARD_INPUT or Path(source).is_fifo() for source in self.sources)
+
     @cached_property
     def _others(self) -> Iterator[FoundReply]:
         """The replies that nobody has looked at yet: standard input cannot be read twice, and a large file need not."""

@@ -29,10 +29,13 @@ class SavedQuestion:
 
 
 class JoinedQuestion(NamedTuple):
-    """The question of a reply, and the identifier by which they were joined; None if it was the order."""
+    """The question of a reply, with what joined them."""
 
     text: str
+    where: str | None
+    """The place of the reply; None of one that cannot be read."""
     id: str | None = None
+    """The identifier by which they were joined; None if it was the order."""
 
 
 class Column(NamedTuple):
@@ -86,14 +89,15 @@ def join_questions(
     pair = _joining(own, asked)
     if pair is None:
         _refuse_ids(replies, questions, own, asked)
-        return [JoinedQuestion(question.text) for question in questions], (
+        in_order = zip(questions, replies, strict=True)
+        return [JoinedQuestion(question.text, reply and reply.where) for question, reply in in_order], (
             f"Joined {len(replies):,} replies with their questions by order: the questions have no ids."
         )
     texts = dict(zip(pair[1].values, (question.text for question in questions), strict=True))
-    known = iter(pair[0].values)
-    names = [None if reply is None else next(known) for reply in replies]
+    named = zip(read, pair[0].values, strict=True)
+    by_place = {reply.where: JoinedQuestion(texts[name], reply.where, name) for reply, name in named}
     as_named = "" if pair[1].name == pair[0].name else f" and '{pair[1].name}' of the question"
-    return [None if name is None else JoinedQuestion(texts[name], name) for name in names], (
+    return [None if reply is None else by_place[reply.where] for reply in replies], (
         f"Joined {len(read):,} replies with their questions by id: {pair[0].said}{as_named}."
     )
 
