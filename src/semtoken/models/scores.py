@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer
+from semtoken.core.batch import AnswersStep
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.results import Distribution, Flag, Running, ScoredAnswer
 from semtoken.methods.observers.method_scores import MethodScores
@@ -33,21 +34,26 @@ class AnswerScores(Observer):
                 topk_answer = self._top.setdefault(answer, GrowingAnswer(self.scorer))
                 topk_answer.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
-        self._add([step], step.normalized)
+        self._add([(step.answers, step.tokens)], step.normalized)
         return None
 
-    def observe_together(self, steps: Sequence[Step], rows: NormalizedRows) -> None:
+    def observe_together(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
         """Add several decoding steps with logits, which takes less time than to add each by itself. `rows` are those of
         the answers of the first step, then those of the second one, and so on.
         """
-        for step in steps:
-            self.methods.observe(step)
+        if self.methods.reads:
+            first = 0
+            for answers, tokens in steps:
+                own = rows.of(slice(first, first + len(answers)))
+                size, places = self.scorer.vocabulary.size, own.row_ids.tolist()
+                self.methods.observe(Step(answers, tokens, size, own.logits, places, read=own))
+                first += len(answers)
         self._add(steps, rows)
 
-    def _add(self, steps: Sequence[Step], rows: NormalizedRows) -> None:
-        for step in steps:
-            self.scorer.vocabulary.check_ids(step.tokens)
-        self._exact.add([(step.answers, step.tokens) for step in steps], rows)
+    def _add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
+        for _, tokens in steps:
+            self.scorer.vocabulary.check_ids(tokens)
+        self._exact.add(steps, rows)
 
     def _answer(self, answer: int) -> GrowingAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from semtoken.core.rows import normalized_rows
-from semtoken.methods.observers.steps import Step
 from semtoken.models.scores import AnswerScores
 from semtoken.support.arrays import as_rows
 
@@ -53,13 +52,7 @@ class KeptSteps:
             return
         kept, self._steps = self._steps, []
         batch, size = self._rows.shape[1], self._scores.scorer.vocabulary.size
-        logits = as_rows(self._rows.flatten(0, 1))
         places = np.array([place * batch + answer for place, answers, _ in kept for answer in answers])
-        numbers = np.array([answer for _, answers, _ in kept for answer in answers])
-        rows = replace(normalized_rows(logits, size, places), numbers=numbers)
-        steps, first = [], 0
-        for _, answers, tokens in kept:
-            part = slice(first, first + len(answers))
-            steps.append(Step(answers, tokens, size, logits, places[part].tolist(), read=rows.of(part)))
-            first = part.stop
-        self._scores.observe_together(steps, rows)
+        rows = normalized_rows(as_rows(self._rows.flatten(0, 1)), size, places)
+        steps = [(answers, tokens) for _, answers, tokens in kept]
+        self._scores.observe_together(steps, replace(rows, numbers=places % batch))
