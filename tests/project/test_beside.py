@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from research.experiments.beside import tables
 
+from tests.rows import each
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -17,7 +19,7 @@ def test_the_page_shows_the_kept_scores() -> None:
     assert found is not None and tables.text() in found[0]
 
 
-@pytest.mark.parametrize("name", sorted({path.name.split("-")[0] for path in (tables.HERE / "scores").glob("*.csv")}))
+@each("name", sorted({path.name.split("-")[0] for path in (tables.HERE / "scores").glob("*.csv")}))
 def test_libraries_agree_where_they_compute_the_same(name: str) -> None:
     scores = tables.scores_of(name)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from huggingface_hub import DatasetCard, ModelCard
 
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.support.almanac import load_questions
+from tests.rows import each
 
 SOURCE = Path(__file__).parents[2] / "src" / "semtoken"
 QUESTIONS = SOURCE / "support" / "almanac" / "questions"
@@ -16,7 +16,7 @@ FOLDERS = sorted({path.parent for ending in ("*.safetensors", "*.jsonl.gz") for 
 """Whatever holds weights, clusters or questions."""
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(SOURCE).as_posix())
+@each("folder", FOLDERS)
 def test_a_folder_that_ships_has_a_card_that_the_hub_can_read(folder: Path) -> None:
     kind = DatasetCard if folder == QUESTIONS else ModelCard
     card = kind((folder / "README.md").read_text("utf-8"))  # raises where the front matter is not valid

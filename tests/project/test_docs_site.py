@@ -16,6 +16,9 @@ import semtoken
 ROOT = Path(__file__).parents[2]
 
 
+NAV = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+
+
 def pages_of(nav: Any) -> list[str]:
     """Files named in a navigation, in order."""
     if isinstance(nav, str):
@@ -25,7 +28,7 @@ def pages_of(nav: Any) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    nav = pages_of(NAV)
     assert len(nav) == len(set(nav))
     there = {path.relative_to(ROOT).as_posix() for pattern in gather_docs.PAGES for path in ROOT.glob(pattern)}
     pages = {gather_docs.place(name) for name in there if name.startswith(("docs/", "examples/notebooks/"))}
@@ -43,23 +46,23 @@ def test_every_public_name_is_in_the_reference() -> None:
         assert name == "__version__" or places & described, f"describe semtoken.{name} on a page of docs/api"
 
 
-def test_every_file_that_a_page_links_to_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def gathered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of all pages, as the site is built from them; to make it ends with an error at a link to nowhere."""
     monkeypatch.setattr(gather_docs, "OUT", tmp_path)
     monkeypatch.setattr(gather_docs, "notebook_text", lambda path: path.read_text("utf-8").replace("\\n", "\n"))
-    gather_docs.main()  # exits at a link to nowhere
-    assert (tmp_path / "index.md").is_file() and (tmp_path / "examples" / "notebooks" / "1-first-steps.md").is_file()
-
-
-def test_the_list_for_programs_names_every_page_with_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(gather_docs, "OUT", tmp_path)
-    monkeypatch.setattr(gather_docs, "notebook_text", lambda path: "Text of a notebook. More.")
     gather_docs.main()
-    lines = (tmp_path / "llms.txt").read_text("utf-8").splitlines()
-    nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    return tmp_path
+
+
+def test_every_file_that_a_page_links_to_is_there(gathered: Path) -> None:
+    assert (gathered / "index.md").is_file() and (gathered / "examples" / "notebooks" / "1-first-steps.md").is_file()
+
+
+def test_the_list_for_programs_names_every_page_with_a_sentence(gathered: Path) -> None:
+    lines = (gathered / "llms.txt").read_text("utf-8").splitlines()
     listed = [re.fullmatch(r"- \[.+?\]\((.+?)\): (.*)", line) for line in lines if line.startswith("- ")]
-    assert [found[1] for found in listed if found] == nav
+    assert [found[1] for found in listed if found] == pages_of(NAV)
     assert all(found and found[2] for found in listed)
     assert lines[0] == "# semtoken" and lines[2].startswith("> ")
 

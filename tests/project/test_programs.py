@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from semtoken.errors import MissingExtra
+from tests.rows import each
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
@@ -19,7 +20,7 @@ PROGRAMS = sorted(
 )
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@each("program", PROGRAMS)
 def test_a_program_imports_names_that_are_there(program: str) -> None:
     missing = []
     for node in ast.walk(ast.parse((ROOT / program).read_text(encoding="utf-8"))):

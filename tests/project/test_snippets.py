@@ -34,6 +34,7 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.cli.run import invoke
 from tests.guarantees.made_up import filled, fitted
+from tests.rows import each
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```\s*$", re.DOTALL | re.MULTILINE)
@@ -323,10 +324,9 @@ def run(code: list[tuple[str, str]], instead: Mapping[str, str]) -> None:
         exec(compile(text, name, "exec", dont_inherit=True), names)
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.language == "python"], ids=lambda b: f"{b.page}-{b.number}")
+@each("block", [b for b in blocks() if b.language == "python" and b.page != RECIPES])
 def test_python_that_is_left_out_is_python(block: Block) -> None:
-    if block.page == RECIPES:
-        return  # pieces of files, put together by tests/project/test_extending.py
+    """The recipes are pieces of files, put together by tests/project/test_extending.py."""
     ast.parse(block.text)
 
 
@@ -422,7 +422,7 @@ def test_words_that_are_wrong_are_found() -> None:
     check_words(["ask", "--tokens", "--preset", "paper", "Paris"])
 
 
-@pytest.mark.parametrize("command", [*commands(), *examples()], ids=lambda command: f"{command.page}: {command.text}")
+@each("command", [*commands(), *examples()])
 def test_a_command_is_one(command: Command) -> None:
     for called, *words in command.steps:
         match called:
@@ -441,7 +441,7 @@ def test_a_command_is_one(command: Command) -> None:
                 assert called in PROGRAMS, f"{called}: run it here, or list it"
 
 
-@pytest.mark.parametrize(
+@each(
     ("page", "text"),
     sorted({(p.relative_to(ROOT).as_posix(), text) for p in FILES for text in INLINE.findall(p.read_text("utf-8"))}),
 )
