@@ -498,7 +498,8 @@ def relay(
     scorer = scorer_for(clusters, ScoringRules())
     scoring = AnswerScoring(scorer, settings, ProxyMetrics(), Workers(2, 64), distributions)
     request = UpstreamRequest("POST", b"/v1/chat/completions", [], b"")
-    body = {"model": "m", "stream": True} | ({"semtoken": {}} if running else {})
+    messages = [{"role": "user", "content": "hi"}]  # whose words are not new in an answer
+    body = {"model": "m", "messages": messages, "stream": True} | ({"semtoken": {}} if running else {})
     asked = read_request(OpenAIChat, json.dumps(body).encode())
     assert asked is not None
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from semtoken import TokenClusters, score_logprobs
+from semtoken.core.results import TokensLater
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.models.probing import disputed
@@ -111,6 +112,16 @@ def test_a_tool_call_has_one_number_beside_its_parts() -> None:
     block = score_block(answer, scorer, BlockOptions(parts="tool_call"))
     assert block["calls"] == [{"call": 0, "name": "send", "confidence": pytest.approx(0.125)}]
     assert "calls" not in score_block(answer, scorer, BlockOptions(parts="field"))
+
+
+def test_a_block_that_shows_no_tokens_makes_no_records_of_them() -> None:
+    """They cost more than all else in it, and the servers make a block for every answer."""
+    words = {"The": 0.9, " capital": 0.8, " of": 0.9, " Peru": 0.7, " is": 0.6, " Lima": 0.5, " now": 0.4, ".": 0.9}
+    steps = [{"token": word, "logprob": math.log(p), "top_logprobs": []} for word, p in words.items()]
+    answer = score_logprobs(steps, None).with_fields(question="What is the capital of Peru?")
+    made = score_block(answer, scorer_for(None, ScoringRules()), BlockOptions())
+    assert made["new_word_confidence"] == pytest.approx(0.5)  # "now" is a function word
+    assert isinstance(vars(answer)["tokens"], TokensLater)
 
 
 def test_a_block_of_too_many_parts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
