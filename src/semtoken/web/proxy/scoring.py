@@ -91,16 +91,16 @@ class AnswerScoring:
 
 
 class Stopwatch:
-    """Adds up the time that the blocks take which it is the context of."""
+    """A context that adds up the time that its blocks take."""
 
     def __init__(self) -> None:
         self._spent = 0.0
         self._begun: float | None = None
-        """The time at which the block began that runs now."""
+        """The time at which the present block began; None outside of one."""
 
     @property
     def seconds(self) -> float:
-        """The seconds so far, those of the block that runs now included."""
+        """The seconds so far, with those of the present block."""
         return self._spent + (0.0 if self._begun is None else perf_counter() - self._begun)
 
     def __enter__(self) -> None:
@@ -111,8 +111,9 @@ class Stopwatch:
 
 
 class ReplyScorer:
-    """Scores the choices of one reply; `StreamScorer` has it score those of a stream.
+    """Makes the block of each choice of one reply, with its score or the reason for having none, and records it.
 
+    `StreamScorer` gives it the choices of a stream.
     `request` was sent to the upstream and asks for `top` log-probabilities of each token, `applied` the
     calibrator that decides, also if another one comes into use meanwhile.
     """
