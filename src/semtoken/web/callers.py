@@ -154,12 +154,15 @@ async def answer_guarded(
         return ApiError(400, str(error)).response()
 
 
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, f"The request is larger than {limit:,} bytes.")
+
+
 async def _body(request: Request) -> dict[str, Any]:
     if "application/json" not in request.headers.get("content-type", ""):
         raise ApiError(415, "Send JSON (Content-Type: application/json).")
     try:
-        too_large = ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
-        body = parse_json(await read_body(request.receive, LONGEST_BODY, SECONDS_FOR_BODY, too_large=too_large))
+        body = parse_json(await read_body(request.receive, LONGEST_BODY, SECONDS_FOR_BODY, refusal=_too_large))
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "The body of the request is not JSON.") from error
     if not isinstance(body, dict):

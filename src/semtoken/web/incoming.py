@@ -19,11 +19,21 @@ class ClientGone(ApiError):
         super().__init__(499, "The client left.")
 
 
+def too_large(limit: int) -> ApiError:
+    """The error for a request with a body of more than `limit` bytes."""
+    return ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
+
+
 async def read_body(
-    receive: Receive, limit: int, seconds: float, *, too_large: ApiError | None = None, discarded: int = 0
+    receive: Receive,
+    limit: int,
+    seconds: float,
+    *,
+    refusal: Callable[[int], ApiError] = too_large,
+    discarded: int = 0,
 ) -> bytes:
-    """The whole body of a request; `ApiError` if it has more than `limit` bytes (`too_large`, by default 413) or takes
-    longer than `seconds` (408), `ClientGone` if it does not arrive.
+    """The whole body of a request; `ApiError` if it has more than `limit` bytes (413, or what `refusal` makes of the
+    limit) or takes longer than `seconds` (408), `ClientGone` if it does not arrive.
 
     A body that is too large is read on to so many `discarded` bytes, so that its sender hears why it is refused.
     """
@@ -42,7 +52,7 @@ async def read_body(
     except TimeoutError:
         raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
     if size > limit:
-        raise too_large or ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
+        raise refusal(limit)
     return bytes(body)
 
 

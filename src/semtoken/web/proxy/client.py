@@ -56,12 +56,11 @@ class Client:
         """The whole body; `ApiError` if it is longer than `limit` bytes (413) or takes too long (408), `ClientGone` if
         the client left.
         """
-        too_large = _too_large(limit)
         declared = self.header(b"content-length")
         # Refused before a byte of it is read.
         if declared is not None and declared.isdigit() and int(declared) > limit:
-            raise too_large
-        return await read_body(self._receive, limit, seconds, too_large=too_large)
+            raise _too_large(limit)
+        return await read_body(self._receive, limit, seconds, refusal=_too_large)
 
     def until_gone(self) -> AbstractContextManager[None]:
         """Cancel what is in the block once the client closes the connection: `ClientGone`, unless it was answered."""
