@@ -284,7 +284,7 @@ def command(server: Unreliable, folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_a_stopped_run_keeps_what_came_and_asks_only_for_the_rest(
     server: Unreliable, tmp_path: Path, stop: signal.Signals
 ) -> None:
