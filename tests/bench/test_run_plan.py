@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 
 from semtoken.bench import models
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.bench.manifest import model_identity
+from semtoken.bench.manifest import git_state, model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
 from semtoken.bench.settings import RunSettings, check_settings, read_settings, settings_with
 from semtoken.bench.statistics.pairs import DEFAULT_NLI
@@ -267,6 +269,21 @@ def test_a_gguf_file_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
         (tmp_path / f"{name}.gguf").write_bytes(content)
     one, two, three = (model_identity(tmp_path / f"{name}.gguf") for name in "abc")
     assert one == two != three
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_state_of_a_repository_is_its_commit_and_whether_files_have_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert git_state(tmp_path) is None
+    git("init")
+    git("commit", "--allow-empty", "-m", "nothing")
+    commit = git("rev-parse", "HEAD").strip()
+    assert git_state(tmp_path) == {"commit": commit, "changed": False}
+    (tmp_path / "new.txt").touch()
+    assert git_state(tmp_path) == {"commit": commit, "changed": True}
 
 
 def test_a_plan_comes_back_from_its_file() -> None:
