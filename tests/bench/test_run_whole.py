@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import unicodedata
 from copy import deepcopy
 from pathlib import Path
@@ -115,6 +116,7 @@ def test_the_manifest_says_where_it_comes_from(made: Any) -> None:
     assert {"python", "torch", "transformers", "semtoken", "numpy"} <= set(manifest["versions"])
     assert manifest["hardware"]["cores"] >= 1 and manifest["hardware"]["memory"] > 2**28
     assert manifest["seeds"] == {"questions": 0, "samples": 0}
+    assert manifest["sessions"][0]["command"][0] == Path(sys.argv[0]).name
 
 
 def test_nothing_big_is_stored(made: Any) -> None:

@@ -20,7 +20,7 @@ from semtoken.decisions.questions import plain_tokens, prompt_tokens
 from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire.extension import WireRequest
-from semtoken.decisions.wire.shapes import OPENAI, SGLANG
+from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
 from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
@@ -65,7 +65,7 @@ def test_a_server_is_asked_for_as_many_tokens_as_an_answer_can_need(
 
 def test_what_replies_say_of_their_tokens() -> None:
     questions = (Predicate("So?", name="a"),)
-    request = WireRequest("m", "state", questions, None, {})
+    request = WireRequest("m", "state", questions, None, {"questions": {"a": {}}})
     answers = [Answer(questions[0], (0.7, 0.3), 0.9)]
     told = OPENAI.reply(request, "m", answers, None, [{}], 42)["usage"]
     assert told == {
@@ -78,6 +78,7 @@ def test_what_replies_say_of_their_tokens() -> None:
     other = SGLANG.reply(request, "m", answers, None, [{}], 42)
     assert other["usage"] == {"prompt_tokens": 42, "completion_tokens": 0, "total_tokens": 42}
     assert other["prompt_format_version"] == 1
+    assert SYSTEM_ONE.reply(request, "m", answers, None, [{}], 42)["usage"] == {"input_tokens": 42, "output_tokens": 0}
 
 
 def test_shared_beginnings_count_once() -> None:
