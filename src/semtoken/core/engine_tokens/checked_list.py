@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from semtoken.core.engine_tokens.passes import without_copied_lists
 from semtoken.core.engine_tokens.precision import Precision
@@ -80,7 +80,6 @@ class Entries:
     unmapped: float = 0.0
     alike: float = 0.0
     doubtful: float = 0.0
-    listed: int = 0
 
     def __post_init__(self) -> None:
         self.known = self.own.may_be_own
@@ -135,30 +134,6 @@ class Entries:
         else:
             self.alike += entry.probability
         return True
-
-    def listed_step(self, position: int, *, whole: float = 1.0, **more: Any) -> ListedStep:
-        """The step as far as it is known, with clear probabilities as shares of a `whole`.
-
-        `InvalidLogits` if all of them add up to more than 1.
-        """
-        own, probabilities = self.found.get(self.chosen), [probability / whole for probability in self.found.values()]
-        unclear = [probability for _, probability in self.ambiguous]
-        total = math.fsum([*probabilities, *unclear, self.unmapped, self.alike])
-        if total > OVERFULL:
-            raise overfull(total, position)
-        return ListedStep(
-            token=self.chosen,
-            ids=list(self.found),
-            probabilities=probabilities,
-            log_prob=math.log(own) if own else -math.inf,
-            total=total,
-            listed=self.listed,
-            unmapped=self.unmapped,
-            alike=self.alike,
-            doubtful=self.doubtful,
-            ambiguous=tuple(self.ambiguous),
-            **more,
-        )
 
 
 class Meant(NamedTuple):
@@ -228,13 +203,19 @@ class Names(Protocol):
         """Return True for a token that is white space or a special one."""
 
     def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
-        """The tokens, of some listed ones with their probabilities, that are spelled as the chosen one is."""
+        """The tokens, of some listed ones with their probabilities, that are spelled as the chosen one is.
+
+        None by default, since a vocabulary shows it.
+        """
+        return Alike()
 
     def learned(self) -> Names | None:
         """The same names as they are to be read from the first step on, if those read by now show that; else None."""
+        return None
 
     def with_others(self, step: ListedStep, least: float) -> ListedStep:
         """A step that was read, with the tokens of its list of at least a probability; see `ListedStep.others`."""
+        return step
 
 
 class ListReader:
@@ -296,23 +277,36 @@ class ListReader:
         meant = self.names.meant(step, before, position)
         entries = Entries(meant.chosen[0], meant.own)
         others = entries.add(meant.listed)
-        entries.listed = sum(other.tells for other in others)
         complete = len(entries.found) == self.names.size
         # Engines append the chosen token where it is not among the best, so only the others show what an unlisted token
         # has at most. A list keyed by strings has lost all but one of the tokens that are spelled alike.
         given = len(others) > 0 and all(is_given(other.log_prob) for other in others)
         bounded = given and not any(entry.shared for _, entry in meant.listed)
-        alike = self.names.alike(entries.chosen, entries.found)
-        return entries.listed_step(
-            position,
-            # where every token is listed, the padding of a model's head had its share
-            whole=math.fsum(entries.found.values()) if complete and meant.padded else 1.0,
+        # Where every token is listed, the padding of a model's head had its share.
+        whole = math.fsum(entries.found.values()) if complete and meant.padded else 1.0
+        probabilities = [probability / whole for probability in entries.found.values()]
+        unclear = [probability for _, probability in entries.ambiguous]
+        total = math.fsum([*probabilities, *unclear, entries.unmapped, entries.alike])
+        if total > OVERFULL:
+            raise overfull(total, position)
+        own, alike = entries.found.get(entries.chosen), self.names.alike(entries.chosen, entries.found)
+        return ListedStep(
+            token=entries.chosen,
+            ids=list(entries.found),
+            probabilities=probabilities,
+            log_prob=math.log(own) if own else -math.inf,
+            total=total,
             smallest=min(other.probability for other in others) if bounded else 1.0,
             complete=complete,
+            listed=sum(other.tells for other in others),
+            unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
             perhaps=alike.perhaps,
             many=alike.many,
             with_blank=meant.with_blank,
             without_blank=meant.without_blank,
+            ambiguous=tuple(entries.ambiguous),
             bare=len(step.names) < 2,
             stands_for=meant.chosen if meant.any_special else (),
             spelled=alike.surely,

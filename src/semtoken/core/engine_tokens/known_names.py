@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens.checked_list import (
     ASK_FOR_IDS,
     OVERFULL,
-    Alike,
     ListedStep,
     Meant,
     MeantStep,
+    Names,
     not_in_vocabulary,
 )
 from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, ends_character, token_names
@@ -22,7 +22,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError, Voca
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 
 
-class KnownNames:
+class KnownNames(Names):
     """The names in the lists of one answer, which mean tokens of a vocabulary: the `Names` of a `ListReader`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -131,17 +131,6 @@ class KnownNames:
     def is_blank(self, token: int) -> bool:
         """Return True for a token that is white space or a special one."""
         return bool(self._vocabulary.blank[token])
-
-    def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
-        """No tokens: the vocabulary shows which are spelled alike."""
-        return Alike()
-
-    def learned(self) -> None:
-        """Nothing: a name means the same in a second reading."""
-
-    def with_others(self, step: ListedStep, least: float) -> ListedStep:
-        """The step as it is, which has all tokens of its list."""
-        return step
 
 
 def _meant(entry: Entry, match: NameMatches, own: Entry, chosen: int) -> Meant:

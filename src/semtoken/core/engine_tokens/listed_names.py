@@ -17,7 +17,7 @@ import numpy as np
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep, Names
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
@@ -106,7 +106,7 @@ class Naming(NamedTuple):
     """Some entry of a list has a text; then those without one are special tokens or pieces of characters."""
 
 
-class ListedNames:
+class ListedNames(Names):
     """A vocabulary made of the tokens that the lists of one answer name, numbered from 1: `Names` of a `ListReader`.
 
     `rule` gives the spelling of a token (`ScoringRules.spelling`); None if tokens of the same spelling do not count.
@@ -240,7 +240,9 @@ class ListedNames:
         if spelling.read[0] != spelling.read[1]:
             return None
         found: dict[int, float] = {chosen: own}
-        if not spelling.alone and (not self.plain or spelling.read[0] in _lower(spelled[1:])):
+        # One look at all letters of the list: a token that reads alike has those of the chosen one.
+        letters = b"\0".join(spelled[1:]).decode("utf-8", "replace").lower()
+        if not spelling.alone and (not self.plain or spelling.read[0] in letters):
             for name, probability in zip(names[1:], probabilities[1:], strict=True):
                 if self.spelled_by[name].read == spelling.read:
                     found[self._numbers.get(name) or self._added(name)] = probability
@@ -388,11 +390,6 @@ def _pieces_of_characters(texts: Sequence[str], ids: Sequence[int]) -> Iterator[
                 run, (*(spelled[k : k + 1] for k in range(len(run) - 1)), spelled[len(run) - 1 :]), strict=True
             )
             run.clear()
-
-
-def _lower(spelled: Sequence[bytes]) -> str:
-    """The bytes of some tokens as one text in lower case: no token can read like a letter that is not in it."""
-    return b"\0".join(spelled).decode("utf-8", "replace").lower()
 
 
 def _as_in_files(text: str) -> str:
