@@ -17,15 +17,13 @@ from tests.core.test_top_logprobs import clusters as television
 BOTH = (CITIES, None)
 """With a vocabulary and without one."""
 Tokens = TokenClusters | Vocabulary | None
-NAMED_BY_NOTHING = "\N{REPLACEMENT CHARACTER}"
-
-
 DEFAULT = ScoringRules()
+NAMED_BY_NOTHING = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A list, or several of which the last one is asked about, and what it says wherever the tokens come from."""
+    """The lists of an answer's steps, and what is known of the last one with each of the tokens in `within`."""
 
     bounds: tuple[float, float]
     steps: list[Any]
@@ -216,7 +214,7 @@ CASES = {
     "it is found there by its id though the list has bytes": Case(
         (0.001, 0.4), [TopStep(RARE, (in_bytes(0.6, " Paris"), in_bytes(0.001, " TV")))], TELEVISION, WITH_WORDS
     ),
-    "a half of a character is told by its bytes": Case(
+    "a half of a character is known by its bytes": Case(
         (0.5, 0.5), [step(token(0.5, spelled=b"\xc3"))], within=(HALVES,), flags=("no_alternatives",)
     ),
 }

@@ -152,8 +152,8 @@ def test_others_are_told_down_to_a_percent(by: str) -> None:
     scored = score_logprobs([TopStep(tokens[0], tokens)] * 6, vocabulary)
     assert [len(others) for others in scored.alternatives_at([5, 2])] == [2, 2]
     for one in scored.tokens:
-        told = [(other.text, other.source, other.counted) for other in one.alternatives]
-        assert told == [(" radio", "other", False), (" 17", "other", False)]
+        shown = [(other.text, other.source, other.counted) for other in one.alternatives]
+        assert shown == [(" radio", "other", False), (" 17", "other", False)]
 
 
 @pytest.mark.parametrize("equality", ["surface", "exact"])

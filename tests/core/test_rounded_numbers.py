@@ -85,7 +85,7 @@ def test_a_number_has_decimals_up_to_a_millionth_of_them_or_the_error_of_nine_di
 
 @each("own", [-9999.0, -9998.0, -1000.0, -999.0, -100.0, -math.inf, -99.9, -100.1, -101.0])
 def test_numbers_that_stand_for_none(own: float) -> None:
-    """Of those that are smaller than a hundred, the probability is 0 either way."""
+    """A number below a hundred that stands for itself is a probability of 0, which is no missing one."""
     likely = TopToken(math.log(0.6), 0)
     found = score_logprobs([TopStep(TopToken(own, 1), (likely, TopToken(own, 1)))], CITIES)
     assert ("missing_log_probability" in codes(found)) == (own not in (-99.9, -100.1, -101.0))

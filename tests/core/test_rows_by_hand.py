@@ -106,7 +106,7 @@ def test_a_function_word_is_told_as_one_where_there_are_no_clusters(by: str) -> 
 
 
 def test_the_first_token_of_a_vocabulary_is_as_any_other() -> None:
-    """It is told as an alternative, and what stands behind it does not open the answer."""
+    """It may be an alternative, and what stands behind it does not open the answer."""
     [token] = score_logits(np.log([[0.6, 0.4]]), [1], worked.vocabulary(("TV", " radio"))).tokens
     assert [(other.id, other.text) for other in token.alternatives] == [(0, "TV")]
     clusters = TokenClusters(np.arange(2), worked.vocabulary(("TV", " the")))
