@@ -31,6 +31,13 @@ def chat_reply(text: str | None, items: list[Item], *, usage: int | None = None,
     return whole if usage is None else whole | {"usage": {"completion_tokens": usage}}
 
 
+def chat_chunk(*items: Item, text: str | None = None, **choice: Any) -> dict[str, Any]:
+    """A chunk of a streamed chat that adds these tokens, and what they spell unless another text is given."""
+    said = "".join(one["token"] for one in items) if text is None else text
+    own = {"index": 0, "delta": {"content": said}, "logprobs": {"content": list(items)}}
+    return {"object": "chat.completion.chunk", "choices": [own | choice]}
+
+
 def lines(*values: Any) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)
 

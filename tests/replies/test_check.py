@@ -30,7 +30,7 @@ from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.files.record_files import read_records, write_records
 from tests.cli.run import invoke
-from tests.replies.made import chat_reply, listed
+from tests.replies.made import chat_chunk, chat_reply, listed
 
 RECORDED = Path(__file__).parents[1] / "replies" / "data"
 
@@ -222,12 +222,7 @@ def chunks_of_ollama() -> list[dict[str, Any]]:
 
 def chunks_of_openai(name: str) -> list[dict[str, Any]]:
     steps = TORN["choices"][0]["logprobs"]["content"]
-    shared = {"id": name, "object": "chat.completion.chunk", "model": "m"}
-    choices: list[dict[str, Any]] = [
-        {"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}} for one in steps
-    ]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-    return [shared | {"choices": [choice]} for choice in choices]
+    return [one | {"id": name} for one in (*map(chat_chunk, steps), chat_chunk(finish_reason="stop"))]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

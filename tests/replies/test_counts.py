@@ -17,7 +17,7 @@ from semtoken.core.engine_tokens.passes import (
 )
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
-from tests.replies.made import events, item
+from tests.replies.made import chat_chunk, events, item
 from tests.rows import each
 
 WORDS = ["The", " best", " town", " is", " Oslo"]
@@ -222,13 +222,7 @@ def test_names_as_in_files_hold_no_white_space_themselves() -> None:
 def streamed(*chunks: tuple[int, str, str | None]) -> ReplyStream:
     stream = ReplyStream()
     for index, text, reason in chunks:
-        one = {
-            "index": index,
-            "delta": {"content": text},
-            "finish_reason": reason,
-            "logprobs": {"content": [item(text)]},
-        }
-        stream.feed(events({"object": "chat.completion.chunk", "choices": [one]}))
+        stream.feed(events(chat_chunk(item(text), index=index, finish_reason=reason)))
     stream.feed("data: [DONE]\n\n")
     return stream
 
@@ -246,9 +240,7 @@ def test_chunks_that_say_everything_again_are_no_answer() -> None:
     def said(*chunks: list[str]) -> str | None:
         stream = ReplyStream()
         for texts in chunks:
-            content = [item(text, -0.5 - len(text) / 64) for text in texts]
-            one = {"index": 0, "delta": {"content": "".join(texts)}, "logprobs": {"content": content}}
-            stream.feed({"object": "chat.completion.chunk", "choices": [one]})
+            stream.feed(chat_chunk(*(item(text, -0.5 - len(text) / 64) for text in texts)))
         return stream.finish().choices[0].broken
 
     again = said(["a"], ["a", " be"], ["a", " be", " cat"])

@@ -12,7 +12,7 @@ import pytest
 
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
-from tests.replies.made import Item, chat_reply, entry, events
+from tests.replies.made import Item, chat_chunk, chat_reply, entry, events
 from tests.replies.recorded import NAMES, recording
 from tests.rows import each
 
@@ -34,12 +34,11 @@ def streamed(whole: dict[str, Any]) -> str:
     items, text = choice["logprobs"]["content"], choice["message"]["content"]
     chunks = []
     while text:
-        piece, text = items[0]["token"], text[len(items[0]["token"]) :]
-        chunks.append({"index": 0, "delta": {"content": piece}, "logprobs": {"content": items[:1]}})
-        items = items[1:]
+        first, *items = items
+        text = text[len(first["token"]) :]
+        chunks.append(chat_chunk(first))
     end = {name: choice[name] for name in ("finish_reason", "stop_reason") if name in choice}
-    chunks.append({"index": 0, "delta": {"content": ""}, "logprobs": {"content": items}} | end)
-    return events(*({"object": "chat.completion.chunk", "choices": [chunk]} for chunk in chunks), done=True)
+    return events(*chunks, chat_chunk(*items, text="", **end), done=True)
 
 
 @each("past", range(1, 7))

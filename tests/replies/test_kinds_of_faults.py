@@ -15,7 +15,7 @@ from semtoken import score_reply
 from semtoken.clustering.tokenizers import byte_alphabet
 from semtoken.errors import SemtokenError
 from semtoken.replies import read_reply
-from tests.replies.made import Item, chat_reply, events, listed
+from tests.replies.made import Item, chat_chunk, chat_reply, events, listed
 
 LETTERS = {value: key for key, value in byte_alphabet().items()}
 
@@ -92,9 +92,8 @@ def test_an_error_beside_an_answer_refuses_it(place: str) -> None:
     with pytest.raises(SemtokenError, match="Provider gone"):
         read_reply(value)
     stream = {"choices": [], "error": {"message": "Provider gone"}}
-    chunks = [{"choices": [{"index": 0, "delta": {"content": "Oslo"}, "logprobs": {"content": SAID[:1]}}]}, stream]
     with pytest.raises(SemtokenError, match="Provider gone"):
-        read_reply(chunks)
+        read_reply([chat_chunk(*SAID[:1]), stream])
 
 
 WORD = st.text("abcde", min_size=1, max_size=4)
@@ -102,12 +101,7 @@ SHORT = st.integers(-40, 0).map(lambda tenths: tenths / 10)
 
 
 def streamed(chunks: list[list[Item]]) -> list[Any]:
-    texts = ["".join(one["token"] for one in chunk) for chunk in chunks]
-    found = [
-        {"choices": [{"index": 0, "delta": {"content": text}, "logprobs": {"content": chunk}}]}
-        for text, chunk in zip(texts, chunks, strict=True)
-    ]
-    return [*found, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+    return [*(chat_chunk(*items) for items in chunks), chat_chunk(finish_reason="stop")]
 
 
 @given(st.lists(st.tuples(WORD, SHORT), min_size=2, max_size=8, unique_by=lambda one: one[0]), st.data())
@@ -198,10 +192,7 @@ def test_reasons_of_an_end_as_pythons_clients_save_them(end: Any, flagged: bool)
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("end", ["stop", None, "", "null"])
 def test_a_stream_without_a_reason_of_its_end_is_flagged_or_refused(done: bool, end: str | None) -> None:
-    chunks = [
-        {"choices": [{"index": 0, "delta": {"content": one["token"]}, "logprobs": {"content": [one]}}]} for one in SAID
-    ]
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
+    chunks = [*map(chat_chunk, SAID), chat_chunk(finish_reason=end)]
     sent = events(*chunks, done=done)
     said = end not in (None, "", "null")
     if not said and not done:

@@ -13,6 +13,7 @@ from semtoken import score_reply
 from semtoken.replies import ReplyStream
 from semtoken.replies.checking import rank_replies
 from semtoken.support.sse import EventReader
+from tests.replies.made import chat_chunk
 from tests.replies.test_ends_of_answers import item
 from tests.rows import each
 
@@ -26,12 +27,8 @@ PINGS = (
 
 def chunks(first: str, second: str) -> list[dict[str, Any]]:
     """Every stream of such a server has the same id."""
-    said = [
-        {"delta": {"content": text}, "logprobs": {"content": [item(text, p)]}}
-        for text, p in ((first, 0.8), (second, 0.9))
-    ]
-    ends = [{"delta": {}, "finish_reason": "stop"}]
-    return [{"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0} | one]} for one in (*said, *ends)]
+    said = [chat_chunk(item(first, 0.8)), chat_chunk(item(second, 0.9)), chat_chunk(finish_reason="stop")]
+    return [one | {"id": "c"} for one in said]
 
 
 def events(*streams: list[dict[str, Any]], between: str = "\n\n") -> str:
