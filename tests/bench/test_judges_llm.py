@@ -159,8 +159,9 @@ def test_a_dead_server_is_given_up(server: Unreliable, tmp_path: Path) -> None:
     assert len(server.bodies) <= 2 * (GIVE_UP_AFTER + 1)
 
 
-def test_a_refused_key_stops_at_once_and_is_not_shown(server: Unreliable, tmp_path: Path) -> None:
-    server.refuse = (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refused_key_stops_at_once_and_is_not_shown(server: Unreliable, tmp_path: Path, status: int) -> None:
+    server.refuse = (status, {"error": {"message": f"Incorrect API key provided: {KEY}"}})
     with pytest.raises(BackendError, match=r"Incorrect API key provided: \[key\]") as caught:
         judge(server, tmp_path, concurrency=2).judge(items(100))
     assert len(server.bodies) <= 2
