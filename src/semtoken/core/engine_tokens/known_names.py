@@ -34,10 +34,11 @@ class KnownNames(Names):
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
 
-    def clear(self, steps: Sequence[TopStep], position: int) -> list[ListedStep]:
+    def clear(self, steps: Sequence[TopStep], first: int) -> list[ListedStep]:
         """Read lists of which every name and number is clear; see `Names.clear`."""
         read = []
-        for step in steps:
+        for at in range(first, len(steps)):
+            step = steps[at]
             if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
                 # One such name shows how the engine names all tokens, from here on.
                 self._blanks_left_out, self._matches = True, self._names.matches_without_blank

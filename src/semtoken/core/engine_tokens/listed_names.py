@@ -199,10 +199,11 @@ class ListedNames(Names):
         surely = same and (same_in_files or self.naming.decoded)
         return True if surely and not (one.markup or another.markup) else None
 
-    def clear(self, steps: Sequence[TopStep], position: int) -> list[ListedStep]:
+    def clear(self, steps: Sequence[TopStep], first: int) -> list[ListedStep]:
         """Read lists of which every name and number is clear; see `Names.clear`."""
         read = []
-        for at, step in enumerate(steps, position):
+        for at in range(first, len(steps)):
+            step = steps[at]
             if not self.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
                 self.naming = self.naming._replace(texts=True)
                 if not at:  # it is seen before any list is read
