@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -45,6 +48,13 @@ def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.ScoredMod
 def test_a_payload_that_was_read_may_be_scored() -> None:
     reply = recording("vllm-chat-two").reply
     assert st.score_reply(read_reply(reply), clusters()) == st.score_reply(reply, clusters())
+
+
+@pytest.mark.parametrize("named", [str, Path])
+def test_a_reply_may_be_named_by_its_file(named: Callable[[Path], Any], tmp_path: Path) -> None:
+    reply = recording("vllm-chat").reply
+    (tmp_path / "reply.json").write_text(json.dumps(reply), encoding="utf-8")
+    assert st.score_reply(named(tmp_path / "reply.json")) == st.score_reply(reply)
 
 
 def test_clusters_may_be_named() -> None:
