@@ -180,6 +180,18 @@ def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed: int) -
     assert not count[0] and np.isinf(bound[0])
 
 
+@each("diagonal", [False, True])
+def test_gaps_up_to_a_limit_are_kept_with_their_places(diagonal: bool) -> None:
+    """Gaps below 0, which rounding makes, count as 0; on the diagonal of the matrix, each pair of rows stands once."""
+    gap = np.random.default_rng(0).normal(size=(90, 150)).astype(np.float32)
+    limit = float(gap[4, 140])  # one of them is equal to it
+    where, value = np.zeros(gap.size, np.uint32), np.zeros(gap.size, np.float32)
+    found = _loops.keep_near(gap, limit, diagonal, where, value)
+    near = [(i, j) for i, j in np.argwhere(gap <= limit).tolist() if j > i or not diagonal]
+    assert [divmod(place, 65536) for place in where[:found].tolist()] == near
+    assert value[:found].tolist() == [max(float(gap[place]), 0.0) for place in near]
+
+
 def test_cut_by_hand() -> None:
     # 2 and 4 merge, then 0 and 3, then {0, 3} and {2, 4}
     merges = Merges(
