@@ -24,6 +24,7 @@ from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import almanac_path
 from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
 from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, check_header, convert, load_tokenizer
+from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import CatalogueModel
 from semtoken.support.files.temporary import make_locked
 
@@ -218,6 +219,18 @@ def test_names_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "smollm2").mkdir()
     monkeypatch.chdir(tmp_path)
     assert resolve("smollm2").path == "smollm2"  # a directory of that name wins
+
+
+def test_models_of_the_hub_are_known_by_their_names(hub_cache: Callable[[str], Path]) -> None:
+    snapshot = hub_cache("someone/model")
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    require_on_hub("someone/model")
+    with pytest.raises(ModelError, match="'someone/else' is neither a directory here nor found on"):
+        require_on_hub("someone/else")
+    for name in ("./model", "/model", "~/model", "a/b/c", "a\\b"):
+        with pytest.raises(ModelError, match="There is no directory '"):
+            require_on_hub(name)
 
 
 PUBLISHED_SIZES = {"smollm2": 49_152, "gemma3-270m": 262_144}

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
@@ -290,6 +290,9 @@ def test_lines_carry_their_number_and_fault(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=8) | st.text(max_size=6).map(str.encode))
+@example(b"a\0")
+@example("\ufeffa".encode())
+@example("\ufeffa".encode("utf-16-be"))
 def test_utf8_is_what_decodes_and_has_neither_a_mark_nor_a_zero(data: bytes) -> None:
     try:
         text = data.decode("utf-8")
