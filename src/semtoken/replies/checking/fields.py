@@ -236,17 +236,20 @@ def fields_of_lines(path: Path) -> list[dict[str, Any]]:
 
 
 LATER = (
-    *(
-        "confidence_lower",
-        "confidence_upper",
-        "closing",
-        "kind",
-        "equality",
-        "present",
-        "complete",
-        "probability_correct",
-    ),
-    *("log_confidence", "log_confidence_lower", "log_confidence_upper", "signature", "distribution", "model"),
+    "confidence_lower",
+    "confidence_upper",
+    "closing",
+    "kind",
+    "equality",
+    "present",
+    "complete",
+    "probability_correct",
+    "log_confidence",
+    "log_confidence_lower",
+    "log_confidence_upper",
+    "signature",
+    "distribution",
+    "model",
 )
 """Columns for other programs, after those for people."""
 

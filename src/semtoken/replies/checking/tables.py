@@ -16,10 +16,15 @@ from semtoken.support.text import one_line
 MARKED = 12
 """Most stretches of an answer that go into the page: its most doubtful ones, of which it marks a few by itself."""
 
-
 NUMBERS = (
-    *("confidence", "confidence_lower", "confidence_upper", "explanation", "confidence_method"),
-    *("sequence_uncertainty", "sequence_uncertainty_lower", "sequence_uncertainty_upper"),
+    "confidence",
+    "confidence_lower",
+    "confidence_upper",
+    "explanation",
+    "confidence_method",
+    "sequence_uncertainty",
+    "sequence_uncertainty_lower",
+    "sequence_uncertainty_upper",
 )
 """Columns of an answer that `ScoredAnswer.facts` gives, in their order."""
 
