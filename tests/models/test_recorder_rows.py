@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,25 @@ def test_a_row_without_a_distribution_is_named(bad: int) -> None:
     with pytest.raises(InvalidLogits, match=rf"^Sequence 1 of the batch: The logits of step {bad} hold NaN"):
         fed(recorder, logits, ids)
         recorder.answers(ids)
+
+
+@pytest.mark.parametrize("bad", [4, STEPS - 1])
+def test_an_answer_with_a_row_without_a_distribution_never_gets_a_score(bad: int) -> None:
+    """Neither does another one of its batch, whoever asks first."""
+    logits, ids = made_up(2, seed=3)
+    logits[bad, 1, 3] = torch.nan
+    recorder = Recorder(small_kind(KIND).clusters)
+    with suppress(InvalidLogits):
+        fed(recorder, logits, ids)
+    known = ids[:, : PROMPT + STEPS] if bad == STEPS - 1 else None
+    for ask in (lambda: recorder.running(known), lambda: recorder.running(), lambda: recorder.running()):
+        with pytest.raises(InvalidLogits, match=f"of step {bad} hold"):
+            ask()
+    with pytest.raises((InvalidLogits, BackendError)):
+        recorder.answers(ids)
+    recorder.reset()
+    fed(recorder, made_up(2)[0], ids)
+    assert [answer.n_tokens for answer in recorder.answers(ids, lengths=[STEPS, STEPS])] == [STEPS, STEPS]
 
 
 def test_sequences_that_change_places_are_refused() -> None:

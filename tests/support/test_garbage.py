@@ -28,3 +28,16 @@ def test_collections_are_rare_and_never_oftener_than_somebody_wants(own: int, th
         assert gc.get_threshold() == (own, *thresholds[1:])
     finally:
         gc.set_threshold(*thresholds)
+
+
+def test_blocks_of_two_threads_that_end_in_the_order_in_which_they_began_leave_nothing() -> None:
+    thresholds = gc.get_threshold()
+    first, second = rare_collections(10_000), rare_collections(10_000)
+    first.__enter__()
+    second.__enter__()
+    try:
+        first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+        assert gc.get_threshold() == thresholds
+    finally:
+        gc.set_threshold(*thresholds)

@@ -12,11 +12,14 @@ def rare_collections(fresh_objects: int) -> Iterator[None]:
     """Look for cycles only after so many new objects while the block runs, in all threads; no oftener than before."""
     before = gc.get_threshold()
     first = max(fresh_objects, before[0]) if before[0] else 0  # with 0, somebody has switched it off
-    gc.set_threshold(first, *before[1:])
+    rare = first, *before[1:]
+    gc.set_threshold(*rare)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        # A block that began in another thread meanwhile took `rare` for what was before, and may end later.
+        if gc.get_threshold() == rare:
+            gc.set_threshold(*before)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from semtoken.core.rows import normalized_rows
+from semtoken.errors import SemtokenError
 from semtoken.models.scores import AnswerScores
 from semtoken.support.arrays import as_rows
 
@@ -29,6 +30,8 @@ class KeptSteps:
         """The number of steps in it, the newest of which may be without tokens."""
         self._steps: list[tuple[int, Sequence[int], Sequence[int]]] = []
         """The place of each step that has its tokens, the answers that got one, and the tokens."""
+        self._fault: SemtokenError | None = None
+        """The error of a step that cannot be scored: from it on its generation has no scores."""
 
     def keep(self, rows: torch.Tensor) -> None:
         """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known."""
@@ -47,7 +50,12 @@ class KeptSteps:
         self._steps.append((self._kept - 1, answers, tokens))
 
     def score(self) -> None:
-        """Have all steps scored whose tokens are known. `InvalidLogits` if a row of theirs holds no distribution."""
+        """Have all steps scored whose tokens are known.
+
+        `InvalidLogits` if a row of theirs, or of a step before them, holds no distribution.
+        """
+        if self._fault is not None:
+            raise self._fault
         if not self._steps:
             return
         kept, self._steps = self._steps, []
@@ -55,4 +63,8 @@ class KeptSteps:
         places = np.array([place * batch + answer for place, answers, _ in kept for answer in answers])
         rows = normalized_rows(as_rows(self._rows.flatten(0, 1)), size, places)
         steps = [(answers, tokens) for _, answers, tokens in kept]
-        self._scores.observe_together(steps, replace(rows, numbers=places % batch))
+        try:
+            self._scores.observe_together(steps, replace(rows, numbers=places % batch))
+        except SemtokenError as error:
+            self._fault = error
+            raise
