@@ -139,6 +139,17 @@ def test_a_forced_run_begins_with_the_first_item(sharded: bool, tmp_path: Path) 
     assert [line["state"] for line in read_lines(job.target)] == ["0", "1"]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nobody_is_asked_where_the_answers_cannot_be_written(overwrite: bool, tmp_path: Path) -> None:
+    job = job_of(tmp_path, 2, overwrite=overwrite)
+    job.target.mkdir()
+    nobody = _Interrupted(0)
+    for go_on in (job.check, lambda: job.run(nobody), lambda: job.run_in_shards(lambda: nobody, Backwards(answering))):
+        with pytest.raises(InvalidInputError, match="is a folder"):
+            go_on()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["items.jsonl", "out.jsonl"]
+
+
 @pytest.mark.slow
 def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
     """`semtoken decide --executor.kind ray`, in a network namespace that has only loopback."""

@@ -32,7 +32,7 @@ from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
-from semtoken.support.files.safe_files import locked, reading_errors, replace_text
+from semtoken.support.files.safe_files import check_writable, locked, reading_errors, replace_text
 from semtoken.support.files.strict_json import JsonLine, dump_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
 from semtoken.support.http_client import AT_ONCE
@@ -98,10 +98,10 @@ class DecisionJob:
             return self.target.read_bytes().count(b"\n")
 
     def check(self) -> None:
-        """Remove a cut-off last line; `InvalidInputError` if the output belongs to another job, or another run writes
-        it.
+        """Remove a cut-off last line; `InvalidInputError` if the output belongs to another job, cannot be written, or
+        another run writes it.
         """
-        if self.target.exists() and not self.overwrite:
+        if self.target.exists():
             with self._alone():
                 self._settled()
 
@@ -109,6 +109,8 @@ class DecisionJob:
         return locked(self.target.with_name(self.target.name + ".lock"), "Another run writes this file.", remove=True)
 
     def _settled(self) -> int:
+        """The number of lines that stay, once it is known that others can be written behind or in place of them."""
+        check_writable(self.target)  # the file is opened for the first answer, which may have taken long by then
         done = self._count_lines()
         if not self.overwrite:
             self._check_beginning(done)
