@@ -10,8 +10,8 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record, read_answers
-from semtoken.guarantees.labeling import labeling_order, labels_so_far, write_labeled
-from tests.json_lines import read_lines
+from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
+from tests.json_lines import read_lines, write_lines
 
 
 def answers(n: int, **fields: Any) -> list[AnswerRecord]:
@@ -47,24 +47,37 @@ def test_labels_are_kept_and_read_again_and_go_before_those_of_the_input(tmp_pat
         answer_record("line 3", {"question": "3?", "response": "", "log_confidence": None}),
     ]
     path = tmp_path / "labeled.jsonl"
-    assert labels_so_far(given, path) == {}
+    assert labels_of(with_earlier(given, path)) == {}
     write_labeled(path, given, {0: True, 2: False})
     rows = read_lines(path)
     assert [row["correct"] for row in rows] == [True, None, False, None]
     assert [row.get("note") for row in rows] == ["kept", "kept", "kept", None]
     assert [one.log_confidence for one in read_answers(path)] == [0.0, -0.1, -0.2, -math.inf]
-    assert labels_so_far(given, path) == {0: True, 2: False}
-    assert labels_so_far(answers(3, note="kept", correct=True), tmp_path / "none.jsonl") == dict.fromkeys(
+    assert labels_of(with_earlier(given, path)) == {0: True, 2: False}
+    assert labels_of(with_earlier(answers(3, note="kept", correct=True), tmp_path / "none.jsonl")) == dict.fromkeys(
         range(3), True
     )
     labeled = [answer_record(one.where, {**one.record, "correct": True}) for one in given]
-    assert labels_so_far(labeled, path) == {0: True, 1: True, 2: False, 3: True}
+    assert labels_of(with_earlier(labeled, path)) == {0: True, 1: True, 2: False, 3: True}
+
+
+def test_remarks_in_the_file_of_labels_stay(tmp_path: Path) -> None:
+    path = tmp_path / "labeled.jsonl"
+    write_labeled(path, answers(2, note="kept"), {0: True})
+    lines = read_lines(path)
+    write_lines(path, [{**lines[0], "remark": "ask Ada"}, {**lines[1], "note": "mine"}])
+    again = with_earlier(answers(2, note="kept", model="m"), path)
+    write_labeled(path, again, labels_of(again))
+    assert read_lines(path) == [
+        {**lines[0], "remark": "ask Ada", "model": "m"},
+        {**lines[1], "note": "mine", "model": "m"},
+    ]
 
 
 @pytest.mark.parametrize("change", [{"question": "Another?"}, {"response": "Other"}, {"log_confidence": -9.0}])
 def test_labels_of_other_answers_are_rejected(tmp_path: Path, change: dict[str, Any]) -> None:
     write_labeled(tmp_path / "labeled.jsonl", answers(3), {0: True})
     with pytest.raises(InvalidInputError, match="holds other answers"):
-        labels_so_far(answers(3, **change), tmp_path / "labeled.jsonl")
+        labels_of(with_earlier(answers(3, **change), tmp_path / "labeled.jsonl"))
     with pytest.raises(InvalidInputError, match="holds other answers"):
-        labels_so_far(answers(2), tmp_path / "labeled.jsonl")
+        labels_of(with_earlier(answers(2), tmp_path / "labeled.jsonl"))

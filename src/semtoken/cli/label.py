@@ -41,12 +41,12 @@ def label(
         Stop after N labels.
     """
     from semtoken.guarantees.answer_records import read_answers, require_scores
-    from semtoken.guarantees.labeling import labeling_order, labels_so_far, write_labeled
+    from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
 
     target = output or file.with_suffix(".labeled.jsonl")
-    answers = read_answers(file)
+    answers = with_earlier(read_answers(file), target)
     require_scores(answers)
-    labels = labels_so_far(answers, target)
+    labels = labels_of(answers)
     order = labeling_order(answers)
     write_labeled(target, answers, labels)  # it is there whatever you do, and a place that takes no file is refused now
     if any(answer.document and not answer.extracted_from for answer in answers):

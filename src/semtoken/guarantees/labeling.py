@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,18 +65,30 @@ def _van_der_corput(i: int) -> float:
     return int(f"{i:b}"[::-1], 2) / 2 ** i.bit_length() if i else 0.0
 
 
-def labels_so_far(answers: Sequence[AnswerRecord], path: Path) -> dict[int, bool]:
-    """The labels by the places of the answers: their own, and before them those of a file that `write_labeled` wrote.
+def with_earlier(answers: Sequence[AnswerRecord], path: Path) -> list[AnswerRecord]:
+    """The answers with the labels and all fields of a file that `write_labeled` wrote, which go before their own:
+    somebody may have written remarks into it.
 
     `InvalidInputError` if the file is there and holds other answers.
     """
-    labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
     if not path.exists():
-        return labels
+        return list(answers)
     earlier = read_answers(path)
     if [_identity(answer) for answer in answers] != [_identity(answer) for answer in earlier]:
         raise InvalidInputError(f"{path} holds other answers than the input. Choose another --output.")
-    return labels | {i: answer.correct for i, answer in enumerate(earlier) if answer.correct is not None}
+    return [
+        replace(
+            answer,
+            record={**answer.record, **before.record},
+            correct=answer.correct if before.correct is None else before.correct,
+        )
+        for answer, before in zip(answers, earlier, strict=True)
+    ]
+
+
+def labels_of(answers: Sequence[AnswerRecord]) -> dict[int, bool]:
+    """The labels of answers by their places; those without one are left out."""
+    return {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
 
 
 def write_labeled(path: Path, answers: Sequence[AnswerRecord], labels: Mapping[int, bool]) -> None:
