@@ -29,6 +29,7 @@ from tests.hostile.damaged_models import packaged
 from tests.hostile.fetching import ModelStays, cache_at, fetch_command, same_models
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.targets import REPLY
+from tests.json_lines import write_lines
 
 IN_A_ROW = 4  # kills before a command may end
 LINES = 30
@@ -72,7 +73,7 @@ def commands(folder: Path) -> list[Killed]:
     some = folder / "some-clusters"
     TokenClusters(labels, vocabulary).save_pretrained(some)
     source = folder / "in.jsonl"
-    source.write_text("".join(json.dumps({"prompt": f"The capital {i} of", "id": i}) + "\n" for i in range(LINES)))
+    write_lines(source, ({"prompt": f"The capital {i} of", "id": i} for i in range(LINES)))
     scoring = ["score", str(source), "--model", model, "--preset", "paper", "--clusters", str(some)]
     scoring += ["--max-tokens", "8"]
     return [
@@ -104,21 +105,21 @@ def of_labels(folder: Path) -> list[Killed]:
         {"id": i, "response": f"It is {i}.", "log_confidence": float(score), "correct": bool(right), **kind}
         for i, (score, right) in enumerate(zip(scores, correct, strict=True))
     ]
-    labeled.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(labeled, lines)
     decided, replies = labeled_decisions(folder / "decided.jsonl"), folder / "replies.jsonl"
-    replies.write_text("".join(json.dumps({"id": str(i), "reply": REPLY}) + "\n" for i in range(200)))
+    write_lines(replies, ({"id": str(i), "reply": REPLY} for i in range(200)))
     return [
         Killed(
             "calibrate",
             lambda place: ["calibrate", str(labeled), "-o", str(place), "--force"],
-            same_calibrators,
+            same_calibrators(Calibrator.load),
             loads_or_none(Calibrator.load, NAME),
         ),
         Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
         Killed(
             "decide fit",
             lambda place: ["calibrate", str(decided), "-o", str(place), "--alpha", "0.3", "--force"],
-            same_decision_calibrators,
+            same_calibrators(DecisionCalibrator.load),
             loads_or_none(DecisionCalibrator.load),
         ),
     ]
@@ -130,7 +131,7 @@ def of_decisions(folder: Path) -> Killed:
     model = tiny.saved(backend.model, folder / "deciding", backend.tokenizer)
     questions, items = folder / "questions.yaml", folder / "items.jsonl"
     questions.write_text('late: {type: predicate, instructions: "Is it late?"}\n')
-    items.write_text("".join(json.dumps({"state": f"Parcel {i}"}) + "\n" for i in range(LINES)))
+    write_lines(items, ({"state": f"Parcel {i}"} for i in range(LINES)))
     told = ["decide", str(questions), str(items), "--model", str(model)]
     return Killed("decide run", lambda place: [*told, "-o", str(place)], same_bytes, suffix=".jsonl")
 
@@ -140,10 +141,23 @@ def same_bytes(one: Path, two: Path) -> bool:
     return one.read_bytes() == two.read_bytes()
 
 
-def same_calibrators(one: Path, two: Path) -> bool:
-    """Both can be used, and are the same but for their dates."""
-    first, second = (json.loads((place / NAME).read_bytes()) | {"created": "", "checksum": ""} for place in (one, two))
-    return first == second and Calibrator.load(one).n == Calibrator.load(two).n
+def same_calibrators(load: Callable[[Path], Any]) -> Callable[[Path, Path], bool]:
+    """Whether both places hold a calibrator that can be used, the same one but for its date."""
+
+    def same_but_for_dates(one: Path, two: Path) -> bool:
+        return all(load(place) is not None for place in (one, two)) and undated(one) == undated(two)
+
+    return same_but_for_dates
+
+
+def undated(place: Path) -> dict[str, Any]:
+    """The values of all JSON files of a folder without dates, and without checksums, which cover dates, too."""
+
+    def kept(members: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in members.items() if name not in ("created", "checksum", "sha256")}
+
+    files = sorted(place.rglob("*.json"))
+    return {str(path.relative_to(place)): json.loads(path.read_bytes(), object_hook=kept) for path in files}
 
 
 def labeled_decisions(path: Path) -> Path:
@@ -155,15 +169,7 @@ def labeled_decisions(path: Path) -> Path:
         right = bool(random.random() < probability_correct)
         answers = {"late": answer_values(answer, ReadingOptions())}
         lines.append({"state": number, "answers": answers, "labels": {"late": right}})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def same_decision_calibrators(one: Path, two: Path) -> bool:
-    """Both can be used, and say the same."""
-    first, second = DecisionCalibrator.load(one), DecisionCalibrator.load(two)
-    names = [sorted(str(path.relative_to(place)) for path in place.rglob("*")) for place in (one, two)]
-    return names[0] == names[1] and first == second
+    return write_lines(path, lines)
 
 
 def same_run(one: Path, two: Path) -> bool:

@@ -12,14 +12,19 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FunctionType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import semtoken
+from semtoken.decisions import Answer, Predicate
+from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.arrays import real_numbers
 from tests.hostile import (
@@ -211,6 +216,22 @@ def test_half_a_folder_of_clusters_is_found(tmp_path: Path) -> None:
     assert fault_of(tmp_path / "none") is None
     (tmp_path / "half").mkdir()
     assert "does not load" in str(fault_of(tmp_path / "half"))
+
+
+def test_calibrators_are_the_same_whenever_they_were_made(tmp_path: Path) -> None:
+    """Also those of decisions, whose checksums follow from the dates of their parts."""
+    question = Predicate("Is it late?", name="late")
+    records = [DecisionRecord(Answer(question, (1 - i / 99, i / 99)), label=int(i > 40)) for i in range(100)]
+    one = DecisionCalibrator.fit(records, alpha=0.3)
+    early, late, other = (tmp_path / name for name in ("early", "late", "other"))
+    one.save(early)
+    with patch("semtoken.guarantees.calibrator.datetime") as clock:
+        clock.now.return_value = datetime(2001, 1, 1, tzinfo=UTC)
+        DecisionCalibrator.fit(records, alpha=0.3).save(late)
+    DecisionCalibrator.fit(records, alpha=0.2).save(other)
+    same = kills.same_calibrators(DecisionCalibrator.load)
+    assert DecisionCalibrator.load(early) != DecisionCalibrator.load(late)
+    assert same(early, late) and not same(early, other)
 
 
 def test_what_a_terminal_obeys_is_found() -> None:
