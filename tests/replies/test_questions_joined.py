@@ -221,8 +221,15 @@ def test_replies_of_a_pipe_are_joined_too(tmp_path: Path) -> None:
     assert len(found) == 2 and right(found)
 
 
-def test_a_reply_that_came_meanwhile_takes_no_question_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("r0.json", r"r0.json came while the replies were read, or .*r1.json went"),
+        ("r2.json", "^1 of 2 replies went while they were read"),
+    ],
+)
+def test_replies_that_came_or_went_meanwhile_take_no_questions_of_others(
+    changed: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "replies"
     folder.mkdir()
@@ -231,10 +238,13 @@ def test_a_reply_that_came_meanwhile_takes_no_question_of_another(
     asked = written(tmp_path / "questions.jsonl", [{"question": "Q1?"}, {"question": "Q2?"}])
     join = answers.join_questions
 
-    def comes(*given: Any) -> Any:
-        (folder / "r0.json").write_text(json.dumps(answered(0)))
+    def after_a_change(*given: Any) -> Any:
+        if (folder / changed).exists():
+            (folder / changed).unlink()
+        else:
+            (folder / changed).write_text(json.dumps(answered(0)))
         return join(*given)
 
-    monkeypatch.setattr(answers, "join_questions", comes)
-    with pytest.raises(InvalidInputError, match=r"r0.json came while the replies were read, or .*r1.json went"):
+    monkeypatch.setattr(answers, "join_questions", after_a_change)
+    with pytest.raises(InvalidInputError, match=said):
         rank_replies([str(folder)], questions=asked)

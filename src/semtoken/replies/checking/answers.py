@@ -264,6 +264,9 @@ def rank_opened(
         for reply, question in zip(found, asked, strict=False):
             checked.append(check_found(reply, question, settings))
             on_checked(len(checked))
+    if isinstance(asked, list) and len(checked) < len(asked):
+        gone = len(asked) - len(checked)
+        raise InvalidInputError(f"{gone:,} of {len(asked):,} replies went while they were read: check them once more.")
     return ranked(checked, joined, replies.passed_over)
 
 

@@ -39,7 +39,7 @@ class OpenedReplies:
     """
 
     sources: Sequence[str]
-    passed_over: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list, init=False)
     """The files of the folders read so far that are left out, since their names are not those of replies."""
 
     @cached_property
