@@ -2,7 +2,7 @@
 
 settings.py, plan.py    what a run is asked to do -> its steps, and the files that each of them makes
 run.py                  a run from its settings to its files; storage.py and manifest.py write them
-datasets.py             question sets; prompts.py: how a model is asked them
+datasets.py             question sets
 models.py               models that answer, one at a time, and what is asked of them; controls.py
 work.py                 one pass over the questions as plain data, run by an executor (`semtoken.support.executors`);
                         recorders.py has what each of them records, from the questions of a shard (shard_inputs.py)

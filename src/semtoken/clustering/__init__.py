@@ -4,7 +4,7 @@ vocabulary.py      `Vocabulary`: the tokens, their texts and what they are; toke
                    model_vocabulary.py finds that of a model; packed_vocabulary.py is its form in files
 function_words.py  English function words
 tables.py          token tables of models, which are clustered; matrices.py reads what they are made of
-token_clusters.py  `TokenClusters`: a partition of a vocabulary, made, saved with its card, loaded
+token_clusters.py  `TokenClusters`: a partition of a vocabulary, made, saved with its card (card.py), loaded
 cache.py           clusters made on this machine, by model and settings
 partition.py       `cluster_tokens`, `cluster_table`: rows in, labels out, exactly and at the size of real vocabularies
 

@@ -9,10 +9,13 @@ answers.py           probabilities, confidence, allowed mass, spread over orders
 wire/                the two wire formats
 asked_texts.py       questions as texts, and what lists of the best tokens say of their options; nothing is sent
 remote.py            questions to a server
+saved.py             saved replies to typed questions, with labels as people write them (labels.py)
 calibrating.py       probabilities and guarantees from labeled answers, for each side of a question (sides.py) and for
                      all of its options (options.py); doubts.py says beforehand what the labels cannot support
 auditing.py          whether a calibrator holds behind another server; audit_results.py has what was found, and limits
                      on it, and audit_report.py lines and values of it
+comparing.py         two ways of asking on one set of items
+tool_calls.py        the gate for tool calls: which of those that a reply proposes may run
 """
 
 from semtoken.decisions.answers import Answer

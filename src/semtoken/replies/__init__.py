@@ -3,6 +3,7 @@
 formats/       one class for each shape, and the registry that finds the shape of a reply
 reading.py     the content that a shape finds in a reply, or chunk by chunk, added up for each choice
 segments.py    `Reply` and its parts; the steps of a choice -> reasoning, answer, tool calls
+echo.py        the beginning of the answer in a reply that repeats its prompt
 score.py       a reply -> `Reply`, or its answers with their uncertainty; stream.py: a reply chunk by chunk
 
 Enter by `score_reply`, `read_reply` or `ReplyStream`.

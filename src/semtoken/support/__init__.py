@@ -7,7 +7,9 @@ garbage.py       fewer collections of garbage while there is none
 http_client.py   the one HTTP client of everything that asks a server
 inputs.py        checks of arguments, with errors that name them
 installation.py  the user's cache folder; versions, system and extras, for a report of a problem
+questions.py     the question in whatever holds one: a request of any API, a saved line
 splice.py        JSON text with values replaced, dropped or added, and every other character as it was
 sse.py           server-sent events and lines of JSON, read as they come
 text.py          texts and numbers as people may see them, in lines and in HTML
+untrusted.py     values in replies and files of others: each is of its kind, or an error says where it is not
 """

@@ -1,7 +1,7 @@
-"""An engine's lists, read: which tokens are listed with which probability, and what is wrong with it.
+"""The reader of an engine's lists: the tokens in them with their probabilities, and what is wrong with a list.
 
-There is one reader of lists, `ListReader`. What it asks of the tokens, which names mean which of them and which surely
-agree, is the protocol `Names`: `KnownNames` answers by a vocabulary, `ListedNames` by the spellings of the names alone.
+`ListReader` reads all of them. What it asks about tokens (which of them a name means, and which surely agree) is the
+protocol `Names`: `KnownNames` answers by a vocabulary, `ListedNames` by the spellings of the names alone.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class MeantStep(NamedTuple):
 
 
 class Names(Protocol):
-    """What the names of one answer mean, and which of its tokens agree as far as only the names show it."""
+    """The meaning of the names in one answer, and the tokens that agree, as far as the names alone show it."""
 
     size: int | None
     """The number of tokens that there are; None where the vocabulary is not known."""
@@ -272,7 +272,7 @@ class ListReader:
         return first
 
     def any_list(self, step: TopStep, position: int) -> ListedStep:
-        """Any list, entry by entry."""
+        """Read the list of a step entry by entry, whatever is in it."""
         before = self._given[position - 1].names[0] if position else None
         meant = self.names.meant(step, before, position)
         entries = Entries(meant.chosen[0], meant.own)

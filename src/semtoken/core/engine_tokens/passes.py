@@ -194,7 +194,7 @@ class Quirks(NamedTuple):
     twice: bool
     """Whether some of them are there twice (`has_twice`)."""
     merged: int
-    """How many stand for all pieces of a character (`merged_steps`)."""
+    """The number of them that stand for all pieces of a character (`merged_steps`)."""
 
 
 def quirks_of(steps: tuple[TopStep, ...]) -> Quirks:

@@ -2,6 +2,7 @@
 
 finding.py       files, folders, globs, standard input -> replies; dividing.py has those of one file
 saved_reply.py   a reply that was saved, with its question and its identifiers
+questions.py     questions from a file, joined with the replies by the identifiers that ids.py finds
 saved_blocks.py  the semtoken blocks of replies that were saved from `semtoken serve` and `proxy`
 answers.py       replies -> scored answers, ranked by the number that ranks them best
 doubts.py        the most doubtful stretch of an answer, the model's alternatives to it, and a sentence on it

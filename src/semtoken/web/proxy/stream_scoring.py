@@ -19,7 +19,7 @@ AFTER_THE_END = "More of the answer came after the server had said that it is co
 
 
 @dataclass
-class WrittenAnswer:
+class StreamedAnswer:
     """The answer in one choice, as far as it has come."""
 
     growing: GrowingAnswer
@@ -33,8 +33,8 @@ class StreamScorer:
     def __init__(self, reply: ReplyScorer) -> None:
         self.reply = reply
         reply.parsed = self._stream = ReplyStream(request=reply.asked.body)
-        self._written: dict[int, WrittenAnswer]
-        self._written = defaultdict(lambda: WrittenAnswer(GrowingAnswer(reply.scoring.scorer)))
+        self._written: dict[int, StreamedAnswer]
+        self._written = defaultdict(lambda: StreamedAnswer(GrowingAnswer(reply.scoring.scorer)))
         """The answers of the choices that the stream has shown, by index."""
         self._last: Mapping[str, Any] = {}
         """The newest event that was parsed."""
