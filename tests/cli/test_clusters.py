@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,15 @@ class TestErrors:
         assert_told(semtoken("cluster", "make", model, "-o", tmp_path / "thesis.tex"), "is a file")
         assert_told(semtoken("cluster", "make", model, "-o", tmp_path / "thesis.tex" / "x"), "cannot be written")
         assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+    def test_a_file_among_clusters_is_found_before_the_work(
+        self, semtoken: RunCommand, clusters: str, tmp_path: Path
+    ) -> None:
+        """Clustering takes up to an hour; here not even the model is looked for."""
+        shutil.copytree(clusters, tmp_path / "mine")
+        (tmp_path / "mine" / "notes.txt").write_text("precious")
+        assert_told(semtoken("cluster", "make", "no-such-model", "-o", tmp_path / "mine"), "notes.txt", "would be lost")
+        assert (tmp_path / "mine" / "notes.txt").read_text() == "precious"
 
     def test_too_many_clusters(self, semtoken: RunCommand, model: str) -> None:
         assert_told(

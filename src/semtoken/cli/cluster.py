@@ -93,12 +93,9 @@ def check_target(target: Path) -> None:
     """Raise `InvalidInputError` unless a folder of clusters can be put there."""
     import os
 
-    from semtoken.support.files.artifacts import is_saved
+    from semtoken.support.files.artifacts import check_replaceable
 
-    if target.is_dir() and any(target.iterdir()) and not is_saved(target):
-        raise InvalidInputError(f"The folder {target} holds other files; give the name of a new one.")
-    if target.exists() and not target.is_dir():
-        raise InvalidInputError(f"{target} is a file; give the name of a folder.")
+    check_replaceable(target)
     existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")

@@ -57,7 +57,7 @@ def save(
     `InvalidInputError` if the place cannot be written, or holds something else that would be lost.
     """
     target = place(directory, "directory").expanduser().resolve()
-    _check_replaceable(target)
+    check_replaceable(target)
     with replacing_folder(target) as new:
         _write_files(new, arrays, config, card)
     return target
@@ -161,7 +161,8 @@ def is_saved(folder: Path) -> bool:
     return isinstance(config, dict) and config.get("format") == FORMAT
 
 
-def _check_replaceable(target: Path) -> None:
+def check_replaceable(target: Path) -> None:
+    """Raise `InvalidInputError` if `save` would put a folder in the place of something else. Nothing is changed."""
     if target.is_file():
         raise InvalidInputError(f"Cannot write {target}: it is a file. Give the name of a directory.")
     others = sorted({entry.name for entry in _entries(target)} - {*FILES})
