@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -40,6 +41,19 @@ def answers(n: int, *, labeled: int | None = None, seed: int = 0, **changes: Any
         | changes
         for i, (score, right) in enumerate(zip(scores, correct, strict=True))
     ]
+
+
+def test_what_is_no_folder_for_a_calibrator_of_answers_is_refused(semtoken: RunCommand, tmp_path: Path) -> None:
+    """Before the answers are read, of which there are none here."""
+    source = write_lines(tmp_path / "labeled.jsonl", [])
+    (tmp_path / "mine.txt").write_text("precious")
+    refused = semtoken("calibrate", source, "-o", tmp_path / "mine.txt", "--force")
+    assert_told(refused, "mine.txt is a file; give the name of a folder", status=2)
+    (tmp_path / "typed").mkdir()
+    (tmp_path / "typed" / "decisions.json").write_text("{}")
+    refused = semtoken("calibrate", source, "-o", tmp_path / "typed", "--force")
+    assert_told(refused, "typed holds a calibrator of typed questions", status=2)
+    assert os.listdir(tmp_path / "typed") == ["decisions.json"]
 
 
 def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -154,10 +154,15 @@ def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[l
 
 def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
+    from semtoken.decisions import calibrating as of_decisions
     from semtoken.guarantees import Fingerprint
     from semtoken.guarantees.groups import answer_groups, fit_groups
     from semtoken.support.files.safe_files import locked
 
+    if target.output.exists() and not target.output.is_dir():
+        raise InvalidInputError(f"{target.output} is a file; give the name of a folder.")
+    if (target.output / of_decisions.NAME).exists():
+        raise InvalidInputError(f"{target.output} holds a calibrator of typed questions. Name another folder.")
     target.refuse_existing("")
     answers, further = _read(source, how, wanted)
     answers, judged_by = _judged(answers, how.judge)
