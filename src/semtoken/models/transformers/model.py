@@ -122,7 +122,7 @@ class TransformersBackend(OwnTokens):
     @property
     def passes(self) -> Passes:
         """The passes of the model, with the arguments that it takes."""
-        return Passes(self.model, self.proof.takes)
+        return Passes(self.model, frozenset(self.proof.takes))
 
     def _tried(self, prompts: Sequence[list[int]] = ()) -> Proof:
         """The proof of the model, which is in evaluation mode. Prompts with images are tried in their own way."""
@@ -414,7 +414,7 @@ class TransformersBackend(OwnTokens):
     def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
         """Reads texts behind these prompts, in the ways that the model has proved."""
         proof = self._tried(prompts)
-        passes = Passes(self.model, proof.takes)
+        passes = Passes(self.model, frozenset(proof.takes))
         return GivenTexts(passes, proof, self.vocabulary, self._columns, self._padding, self._image_passes)
 
     @property

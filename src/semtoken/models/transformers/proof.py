@@ -37,7 +37,7 @@ class Proof:
     is known to.
     """
 
-    takes: frozenset[str] = frozenset()
+    takes: tuple[str, ...] = ()
     """Arguments that its passes are given."""
     padded: bool = False
     """Rows of different lengths, padded at the left, in one pass."""
@@ -112,7 +112,7 @@ def _read(file: Path) -> Proof | None:
         proof = msgspec.json.decode(file.read_bytes(), type=Proof)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return proof if proof.takes <= ARGUMENTS else None
+    return proof if set(proof.takes) <= ARGUMENTS else None
 
 
 def _write(file: Path, proof: Proof) -> None:
