@@ -112,21 +112,6 @@ def test_after_score_with_a_schema_its_page_is_made(folder: Path) -> None:
     assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def serves_what_it_prints(folder: Path, words: Sequence[str]) -> None:
-    """Start a server on a free port; the call that it prints is answered."""
-    command = [sys.executable, "-m", "semtoken", *words, "--port", "0"]
-    with subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        try:
-            lines = iter(server.stderr.readline, "")
-            first = next(line for line in lines if "curl" in line)
-            call = shlex.split(first.rstrip("\n\\ ") + " " + next(lines))
-            done = subprocess.run([*call, "-s", "--max-time", "120"], capture_output=True, text=True, check=True)
-        finally:
-            server.terminate()
-    assert 0 <= json.loads(done.stdout)["choices"][0]["semtoken"]["sequence_uncertainty"] <= 1
-
-
 @pytest.mark.slow
 def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None:
     asked = ("--model", "almanac", "--dataset", "almanac-dev", "--limit", "10", "--methods", "stc,perplexity")

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -28,6 +27,7 @@ from semtoken.support.almanac import almanac_path, load_questions
 from tests import tiny
 from tests.cli.run import invoke
 from tests.clustering.watched import watched
+from tests.json_lines import write_lines
 from tests.replies.recorded import recording
 from tests.rows import each
 
@@ -86,11 +86,6 @@ def without(folder: Path) -> None:
             )  # settings, styles, and the page's program with its words for any file
 
 
-def lines(path: Path, records: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def test_the_watch_sees_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path))
     seen: list[str] = []
@@ -136,12 +131,12 @@ def test_a_reply_in_python(unclustered: list[str], model: str, tokens: str | Non
 def folder(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of files that the commands below read, and in which they run."""
     monkeypatch.chdir(tmp_path)
-    lines(Path("in.jsonl"), [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
-    lines(Path("given.jsonl"), [{"prompt": "The capital of Peru is", "response": " Lima."}])
-    lines(Path("items.jsonl"), [{"state": "Lima is in Peru."}])
+    write_lines(Path("in.jsonl"), [{"prompt": one.question, "id": i} for i, one in enumerate(QUESTIONS)])
+    write_lines(Path("given.jsonl"), [{"prompt": "The capital of Peru is", "response": " Lima."}])
+    write_lines(Path("items.jsonl"), [{"state": "Lima is in Peru."}])
     Path("questions.yaml").write_text('so: {type: predicate, instructions: "Is it so?"}\n')
     judged = [{"id": f"{i}", "question": q.question, "answers": [*q.answers]} for i, q in enumerate(QUESTIONS)]
-    lines(Path("judged.jsonl"), judged)
+    write_lines(Path("judged.jsonl"), judged)
     run = {"models": [model], "datasets": ["judged.jsonl"], "methods": ["confidence", "stc"], "preset": "default"}
     Path("run.yaml").write_text(json.dumps(run))
     Path("replies").mkdir()
@@ -168,7 +163,9 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("commands", COMMANDS.values(), ids=list(COMMANDS))
-def test_commands(unclustered: list[str], model: str, folder: Path, commands: list[str]) -> None:
+def test_no_command_makes_or_names_clusters(
+    unclustered: list[str], model: str, folder: Path, commands: list[str]
+) -> None:
     for words in commands:
         command(*(model if word == "MODEL" else word for word in words.split()))
     without(folder)

@@ -10,8 +10,8 @@ import pytest
 from semtoken import score_logits
 from semtoken.core.published_rule import uncertainty
 from tests import tiny, worked
+from tests.core.reference import softmax
 from tests.core.test_scoring import small_kind
-from tests.reference import softmax
 
 
 @pytest.mark.parametrize("shift", [0.0, 900.0, -900.0])

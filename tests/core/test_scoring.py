@@ -23,7 +23,7 @@ from semtoken.core import scorer_for
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
-from tests.reference import Answer, Twin, softmax
+from tests.core.reference import Answer, Twin, softmax
 from tests.rows import each
 
 MEANING: dict[str, Any] = {"equality": "meaning"}

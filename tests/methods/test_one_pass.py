@@ -36,7 +36,6 @@ from tests.replies.made import chat_reply
 from tests.rows import each
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
-WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
 
 
 def numbers_of(rows: np.ndarray, chosen: Sequence[int], first_content_step: int = 0) -> dict[str, float]:

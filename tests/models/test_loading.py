@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,7 @@ def rename(weights: dict[str, torch.Tensor]) -> None:
 @each(
     ("change", "said"),
     [
-        (
-            lambda weights: weights.pop("model.layers.1.mlp.up_proj.weight"),
-            r"lack model\.layers\.1\.mlp\.up_proj\.weight",
-        ),
+        (lambda weights: weights.pop(ONE), f"lack {re.escape(ONE)}"),
         (rename, r"lack model\.layers\.1\..* and \d more and hold besides other\.model"),
         (lambda weights: weights.update({"model.norm.weight": torch.ones(3)}), r"another shape model\.norm\.weight"),
     ],

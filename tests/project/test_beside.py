@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from research.experiments.beside import tables
 
 from tests.rows import each
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_shows_the_kept_scores() -> None:

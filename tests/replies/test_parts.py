@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from semtoken.replies import ReplyChoice, read_reply
 
-Token = tuple[bytes, str | None]
 WORDS = st.text(st.sampled_from("ab é東🙂.\n<>"), min_size=1, max_size=12)
 
 

@@ -372,12 +372,7 @@ LLAMA_CPP = {"generation_settings": {"n_probs": 20}}
     ("name", "reply", "asked", "shown"),
     [
         ("completion", LLAMA_CPP, {}, {"generation_settings": {"n_probs": 0}}),
-        (
-            "completion",
-            {"generation_settings": {"n_probs": 20}},
-            {"n_probs": 3},
-            {"generation_settings": {"n_probs": 3}},
-        ),
+        ("completion", LLAMA_CPP, {"n_probs": 3}, {"generation_settings": {"n_probs": 3}}),
         ("responses", {"top_logprobs": 20}, {}, {"top_logprobs": 0}),
         ("responses", {"top_logprobs": 20}, {"top_logprobs": 3}, {"top_logprobs": 3}),
         ("responses", {"top_logprobs": 20, "kv_transfer_params": None}, {}, {"top_logprobs": None}),  # vLLM

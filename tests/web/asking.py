@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import httpx
-import pytest
 from openai import OpenAI
 
 from tests.web.servers import wait_until
@@ -74,11 +73,6 @@ def assert_bad_request(reply: httpx.Response, param: str, words: str = "") -> No
     error = reply.json()["error"]
     assert (reply.status_code, error["param"], error["type"]) == (400, param, "invalid_request_error"), reply.text
     assert words in error["message"]
-
-
-def assert_number(block: dict[str, Any]) -> None:
-    """A block has a score."""
-    assert block["sequence_uncertainty"] == pytest.approx(0.5, abs=0.5)
 
 
 def without_block(data: bytes) -> bytes:

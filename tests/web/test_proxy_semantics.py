@@ -437,7 +437,7 @@ def through(replaying: Replaying, stream: bytes) -> bytes:
 
 
 def recorded_stream(name: str) -> bytes:
-    return (recorded.recording(name).stream or "").encode()
+    return recorded.recording(name).stream.encode()
 
 
 def expected(stream: bytes) -> list[tuple[float, float]] | None:

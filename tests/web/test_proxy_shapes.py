@@ -49,7 +49,7 @@ def upstream() -> Iterator[Upstream]:
     def replay(received: Received) -> bytes:
         recorded = recording((received.header(b"x-recording") or b"").decode())
         if received.json().get("stream"):
-            return streamed((recorded.stream or "").encode(), size=1500)
+            return streamed(recorded.stream.encode(), size=1500)
         return said(recorded.reply)
 
     with raw_upstream(answering(replay)) as server:
@@ -133,7 +133,7 @@ class TestStreams:
     ) -> None:
         got = ask(proxy, name, {"stream": True}).text
         recorded = recording(name)
-        stream = recorded.stream or ""
+        stream = recorded.stream
         ended = {
             place.choice for event in events_in(stream) for place in shape_of(name).places(event) or () if place.ended
         }
@@ -153,7 +153,7 @@ class TestStreams:
     @each("name", STREAMED)
     def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
         got = ask(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
-        assert without_block(got) == (recording(name).stream or "").encode()
+        assert without_block(got) == recording(name).stream.encode()
 
     @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-chat-awkward-ids"])
     def test_values_so_far(self, proxy: str, name: str) -> None:

@@ -19,7 +19,7 @@ Decode = Callable[[list[int]], str]
 """Text of a list of ids, special tokens skipped: the tokenizer's own decoding."""
 
 STOPWORDS = frozenset(
-    (Path(__file__).parent.parent / "src/semtoken/data/stopwords_english.txt").read_text(encoding="utf-8").split()
+    (Path(__file__).parents[2] / "src/semtoken/data/stopwords_english.txt").read_text(encoding="utf-8").split()
 )
 
 
