@@ -55,6 +55,16 @@ def gathered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_the_map_of_the_tests_names_each_module_that_folders_share() -> None:
+    page = (ROOT / "docs" / "development.md").read_text("utf-8")
+    section = page.partition("## The tests")[2].partition("\n## ")[0]
+    cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    named = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
+    modules = {path.stem for path in (ROOT / "tests").glob("*.py") if not path.stem.startswith(("test_", "_"))}
+    assert modules - {"conftest"} <= named
+    assert {name for name in named if not (ROOT / "tests" / f"{name}.py").is_file()} == set()
+
+
 def test_every_file_that_a_page_links_to_is_there(gathered: Path) -> None:
     assert (gathered / "index.md").is_file() and (gathered / "examples" / "notebooks" / "1-first-steps.md").is_file()
 
