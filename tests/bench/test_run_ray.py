@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def test_the_network_namespace_has_loopback_only() -> None:
-    """What the other tests here rely on."""
+    """The other tests here rely on it."""
     done = in_a_namespace("ip", "-brief", "link")
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["lo"]
 
@@ -90,7 +90,7 @@ def test_a_failure_of_a_worker_is_told_as_it_was_raised(tmp_path: Path) -> None:
 
 
 def works_by_ray(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What tests/bench/ray_workers.py told, and the lines that the shards of each work wrote."""
+    """The words of tests/bench/ray_workers.py, and the lines that the shards of each work wrote."""
     monkeypatch.setenv("LOADED", str(folder / "loaded"))
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])

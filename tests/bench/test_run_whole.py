@@ -49,7 +49,7 @@ def prompts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def generations(made: tuple[dict[str, Any], Path]) -> list[Generation]:
-    """What `semtoken.bench.statistics.record` records of the same answers, in one go and in memory."""
+    """The records of `semtoken.bench.statistics.record` of the same answers, in one go and in memory."""
     settings, run = made
     clusters = next((run / "clusterings").iterdir())
     vocabulary_only = semtoken.TokenClusters.from_pretrained(clusters)
@@ -138,7 +138,7 @@ def times(run: Path) -> dict[str, int]:
 
 
 def test_only_what_depends_on_changes_is_made(copy: Any) -> None:
-    """Which step depends on which setting is in test_run_plan.py."""
+    """The settings on which each step depends are in test_run_plan.py."""
     settings, run = copy
     before = times(run)
     settings["models"][0] |= {"label": "x", "batch_size": 5}  # these change nothing

@@ -17,7 +17,7 @@ KEY = "sk-very-secret-0123456789"
 
 
 def verdict(message: str) -> str:
-    """What the server says of a user's message, decided by nothing but the message."""
+    """The server's verdict on a user's message, decided by nothing but the message."""
     head, _, answer = message.partition("\n\nProposed Answer:\n")
     references = head.partition("\n\nReference Answer(s):\n")[2].split("\n")
     answer = answer.removesuffix("\n\nTrue/False:")

@@ -16,7 +16,7 @@ from semtoken.cli.app import launch
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a command line."""
+    """The result of a command line."""
 
     exit_code: int
     stdout: str
@@ -24,7 +24,7 @@ class Result:
     output: str
     """Both, in the order in which they were written."""
     exception: BaseException | None
-    """What was raised; SystemExit if it ended with a status other than 0."""
+    """The error that was raised; SystemExit if it ended with a status other than 0."""
 
 
 class Written(io.TextIOWrapper):

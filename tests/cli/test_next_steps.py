@@ -109,7 +109,9 @@ SOME = tuple(LACKING[number] for number in (1, 3))
 """The two extras that most commands need."""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork, and each command would load all anew")
+@pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="Windows does not fork, and each command would load everything again"
+)
 @pytest.mark.parametrize("cases", [SOME, pytest.param(LACKING, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_what_is_not_installed_is_said_with_the_line_that_installs_it(cases: tuple[Any, ...], tmp_path: Path) -> None:
     rows = (

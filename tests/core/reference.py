@@ -40,7 +40,7 @@ def mass(probabilities: npt.NDArray[np.float64], tokens: Collection[int]) -> flo
 
 @dataclass(frozen=True)
 class Answer:
-    """What the twin says of one answer."""
+    """The numbers of one answer by the twin."""
 
     probabilities: list[float]
     clustered: list[float]

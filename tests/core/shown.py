@@ -1,4 +1,4 @@
-"""Answers to be shown, and what a browser makes of the HTML that shows them."""
+"""Answers to be shown, and the HTML that shows them as a browser sees it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answer(*words: tuple[str, float], **fields: Any) -> ScoredAnswer:
 
 
 class Seen(HTMLParser):
-    """What a browser makes of a fragment; every element is closed and does nothing but look."""
+    """A fragment as a browser sees it; every element is closed and does nothing but look."""
 
     def __init__(self, fragment: str) -> None:
         super().__init__()

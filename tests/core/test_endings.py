@@ -1,4 +1,4 @@
-"""Which values may end at a token, by hand: after what the token before it left."""
+"""Values that may end at a token, by hand: after what the token before it left."""
 
 from __future__ import annotations
 

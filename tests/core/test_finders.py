@@ -1,4 +1,4 @@
-"""Which stretches of a text the finders find."""
+"""The stretches of a text that the finders find."""
 
 from __future__ import annotations
 

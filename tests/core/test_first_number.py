@@ -48,7 +48,7 @@ def answer() -> st.ScoredAnswer:
 
 
 def block() -> dict[str, Any]:
-    """What serve and the proxy add to a reply."""
+    """The block that serve and the proxy add to a reply."""
     return score_block(answer(), scorer_for(None, st.ScoringRules()), BlockOptions())
 
 

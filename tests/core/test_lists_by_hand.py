@@ -29,7 +29,7 @@ def listed(step: dict[str, float], chosen: str) -> tuple[int, dict[int, float]]:
 
 
 def bounds(scored: ScoredAnswer, place: int = 0) -> tuple[float, float]:
-    """Of the agreeing probability of a token, as it counts and as its record has it, which are the same."""
+    """The bounds of a token's agreeing probability, as it counts and as its record has it, which are the same."""
     first = scored.marks[place].log_agreeing_bounds  # made without the records as long as there are none
     assert first is not None
     pair = scored.tokens[place].agreeing_bounds
@@ -81,7 +81,7 @@ def test_many_of_the_same_spelling_are_everything_at_most() -> None:
 
 @pytest.mark.parametrize("n", [1, MANY])
 def test_another_number_of_the_chosen_id_counts_for_the_upper_end_alone(n: int) -> None:
-    """Which of the two is its number, the list does not tell."""
+    """The list does not tell which of the two is its number."""
     word, other = worked.ids("TV", " radio")
     steps = [
         TopStep(TopToken(math.log(0.5), word), [TopToken(math.log(0.2), word), TopToken(math.log(0.1), other)])

@@ -1,4 +1,4 @@
-"""What notebooks and terminals show of results: whole, escaped, without scripts, and short."""
+"""Results in notebooks and terminals: whole, escaped, without scripts, and short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a part says of its tokens: aggregates, equality, ends, flags."""
+"""Parts of an answer and their tokens: aggregates, equality, ends, flags."""
 
 from __future__ import annotations
 

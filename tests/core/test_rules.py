@@ -1,4 +1,4 @@
-"""Which tokens are neutral under which rule, and what an answer without content is worth."""
+"""The tokens that are neutral under each rule, and the worth of an answer without content."""
 
 from __future__ import annotations
 

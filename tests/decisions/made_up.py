@@ -25,7 +25,7 @@ def changed(record: DecisionRecord, **fields: Any) -> DecisionRecord:
 
 
 def side_of(calibrator: DecisionCalibrator, record: DecisionRecord) -> DecisionSide:
-    """What was fitted to the side that a record is on."""
+    """The fit to the side that a record is on."""
     side = calibrator.questions[record.fingerprint].side_of(record)
     assert side is not None
     return side
@@ -57,7 +57,7 @@ def world(n: int, seed: int, sharpened: float = 1.0) -> list[DecisionRecord]:
 def answers(
     path: Path, n: int, seed: int, sharpened: float = 1.0, name: str = "late", question: Question = ASKED
 ) -> Path:
-    """What `decide` writes of such a world."""
+    """The lines that `decide` writes of such a world."""
     return write_lines(
         path,
         (

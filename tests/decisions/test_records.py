@@ -1,4 +1,4 @@
-"""What lines of answers and files of settings may hold, at the ends of each range; and what a calibrator counts."""
+"""Values that lines of answers and settings may hold, at the ends of each range, and counts of a calibrator."""
 
 from __future__ import annotations
 

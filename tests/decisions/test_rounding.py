@@ -1,4 +1,4 @@
-"""What the numbers of a server may be, and that rounding them changes next to nothing."""
+"""Numbers that a server may give, and that rounding them changes next to nothing."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def program(
 
 
 def begun(process: subprocess.Popen[str], first: int = 0) -> IO[str]:
-    """What a process that writes until it is killed says, once it has said the first number."""
+    """The words of a process that writes until it is killed, once it has said the first number."""
     assert process.stdout is not None and process.stdout.readline() == f"{first}\n"
     return process.stdout
 

@@ -1,4 +1,4 @@
-"""What of a semtoken reply a gateway hands on, read from a recording, and the table of docs/integrations/carries.md."""
+"""Parts of a semtoken reply that a gateway hands on, by a recording, and the table of docs/integrations/carries.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hosts, clients and gateways gave in their live tests."""
+"""Recordings of what hosts, clients and gateways gave in their live tests."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def recorded(name: str) -> Any:
 
 
 def gateway(name: str) -> Any:
-    """What a client or gateway made of a reply, whole and streamed."""
+    """A reply, whole and streamed, as a client or gateway hands it on."""
     return recorded(f"gateways/{name}")

@@ -81,7 +81,7 @@ def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any
 
 
 def told(*events: Any) -> list[dict[str, Any]]:
-    """What a stream of these events tells, with its texts."""
+    """The values that a stream of these events gives, with its texts."""
     watch = ReplyWatch(streamed=True, content=True)
     pieces = [f"data: {one if isinstance(one, str) else json.dumps(one)}\n\n".encode() for one in events]
     return [found for piece in pieces for found in watch.take(piece)] + watch.end()

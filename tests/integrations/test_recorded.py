@@ -1,4 +1,4 @@
-"""What the hosts gave in their live tests, against `ScoredModel` on the same answers. No host is needed."""
+"""Numbers of the hosts in their live tests, against `ScoredModel` on the same answers. No host is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every method of the table, whatever it computes.
+"""Properties of every method of the table, whatever it computes.
 
 A new method needs a line in `METHODS`; if it reads a new field, give that field a value in each record of
 `method_records`.

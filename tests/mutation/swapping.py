@@ -1,4 +1,4 @@
-"""Changed code in the functions of a package that is loaded already: no process has to begin anew for a change."""
+"""Changed code in the functions of a package that is loaded already: no change needs a process of its own."""
 
 from __future__ import annotations
 

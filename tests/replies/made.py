@@ -1,4 +1,4 @@
-"""What replies are put together of in these tests: tokens, lists, lines and events."""
+"""Parts of which these tests put replies together: tokens, lists, lines and events."""
 
 from __future__ import annotations
 

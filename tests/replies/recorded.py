@@ -18,7 +18,7 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a person wrote down of a recorded reply; data/README.md says more."""
+    """The facts that a person wrote down of a recorded reply; data/README.md says more."""
 
     format: str
     steps: int
@@ -50,7 +50,7 @@ class Recording:
     expected: Expected
     reply: Any
     stream: str
-    """What the engine sends when it streams this reply; empty where that was not recorded."""
+    """The text of its stream as the engine sends it; empty where that was not recorded."""
 
     @property
     def choices(self) -> list[dict[str, Any]]:
@@ -74,5 +74,5 @@ STREAMED = [name for name in NAMES if recording(name).stream]
 
 @cache
 def clusters() -> TokenClusters:
-    """Those of the almanac, the model that all the recordings are of."""
+    """The clusters of the almanac, the model that all the recordings are of."""
     return TokenClusters.from_pretrained(almanac_clusters_path())

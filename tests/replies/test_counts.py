@@ -1,4 +1,4 @@
-"""What replies count, name and repeat: each number by hand, on both sides of where a rule begins."""
+"""Counts, names and repetitions in replies: each number by hand, on both sides of where a rule begins."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_entry_without_a_name_goes_and_all_others_keep_their_numbers(place: i
 
 
 def lacking(counted: int, reason: str = "stop", words: list[str] | None = None) -> str:
-    """What is said of a reply that counts more than it lists: its notes and its problem."""
+    """The notes and the problem of a reply that counts more than it lists."""
     [found] = read_reply(reply(choice(words, finish_reason=reason), usage={"completion_tokens": counted})).choices
     return " ".join([*found.flags, *(segment.problem or "" for segment in found.segments)])
 
@@ -162,9 +162,9 @@ def step(log_prob: float, *others: float, text: str = "a") -> TopStep:
 CHUNK = [step(-0.12345, text="a"), step(-0.34567, text="b"), step(-0.56789, text="c")]
 LONG, SHORT, ALONE, OTHER = step(-0.12345, -2.5), step(-0.1234, -2.5), step(-0.12345), step(-0.5, -3.0)
 SURE = [step(own := -math.log1p(math.exp(-eighths / 8)), own - eighths / 8, text='"') for eighths in (12, 60, 115)]
-"""Of two entries, in logits that are multiples of an eighth: what is sure, and its rival, as in JSON."""
+"""Steps of two entries, in logits that are multiples of an eighth: a sure token and its rival, as in JSON."""
 FOUR = step(*(number - 0.00123 for number in (-0.7, -0.95, -2.2, -4.45)))
-"""Of four, where three differences of eighths agree."""
+"""A step of four entries, where three differences of eighths agree."""
 
 
 @each(

@@ -1,4 +1,4 @@
-"""Which tokens belong to an answer: those that its message holds and its terminator, whatever else the list holds."""
+"""An answer has the tokens that its message holds, and its terminator, whatever else the list holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real servers do to their lists: one property for each kind of fault beside those of the two readings."""
+"""Faults of real servers in their lists: one property for each kind beside those of the two readings."""
 
 from __future__ import annotations
 

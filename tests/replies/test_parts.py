@@ -1,4 +1,4 @@
-"""Which steps belong to which part, on replies put together here so that the truth is known."""
+"""Steps belong to the part that they spell: replies are put together here so that the truth is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each shape asks of a server, reads from a request, and changes in a reply: written out by hand from the APIs."""
+"""Each shape asks a server, reads a request and changes a reply as is written out here by hand from the APIs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def final_blocks(replaying: Replaying, text: str, size: int) -> tuple[list[dict[
 
 
 def uncertainties(blocks: list[dict[str, Any]]) -> list[float]:
-    """Of one answer: in the last event, and in that of its last text, too, if it came before the proxy let that go."""
+    """One for each final block of an answer: in the last event, and in that of its last text, too, if the proxy still
+    had that."""
     assert 1 <= len(blocks) <= 2
     return [block["sequence_uncertainty"] for block in blocks]
 
