@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from semtoken import TokenClusters, Vocabulary, score_logprobs
 from semtoken.core import ScoringRules
-from semtoken.core.engine_tokens import TopStep
+from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.top_steps import NOT_GIVEN
 from tests.core.lists import CITIES, EXACT, HALVES, agreeing, codes, in_bytes, step, token, words
 from tests.core.test_top_logprobs import clusters as television
 
@@ -229,3 +231,13 @@ def test_bounds_and_flags_of_a_list(name: str) -> None:
         assert scored.empty or len(one.steps) > 1 or agreeing(scored) == pytest.approx(one.bounds, abs=1e-4)
         assert codes(scored) == list(one.flags)
         assert one.text in (None, scored.text)
+
+
+@pytest.mark.parametrize("rules", [DEFAULT, EXACT], ids=["default", "exact"])
+@pytest.mark.parametrize("unknown", [-math.inf, NOT_GIVEN])
+def test_entries_named_as_a_chosen_token_without_a_number_give_it_none(unknown: float, rules: ScoringRules) -> None:
+    """Any of them may be that token, or none, so that they count for the upper end."""
+    listed = [token(0.2, "x"), token(0.1, "x"), token(0.3, "y")]
+    scored = score_logprobs([TopStep(TopToken(unknown, None, "x"), listed)], preset=rules)
+    assert scored.log_confidence == -math.inf and agreeing(scored)[0] == 0
+    assert agreeing(scored)[1] >= 0.2 + 0.1 and codes(scored)[0] == "missing_log_probability"

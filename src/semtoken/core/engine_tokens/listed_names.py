@@ -308,7 +308,7 @@ class ListedNames(Names):
         if number is None:
             return Meant((), (), shared=True)
         if again and not is_unnamed(name):  # with another number it counts for the upper end only, if it may agree
-            may_agree = self.rule is not None and self.same(chosen, number) is not False
+            may_agree = number == chosen or (self.rule is not None and self.same(chosen, number) is not False)
             return Meant((chosen, NOBODY), (), shared=True) if may_agree else Meant((number,), (number,), shared=True)
         number = self.other(number) if number == chosen else number
         if not known and self.spellings[chosen].text == self.spellings[number].text:
