@@ -109,13 +109,12 @@ class GrowingAnswer:
         self.scorer = scorer
         self.ids: list[int] = []
         self.lists: ListReader | None = None
-        self._opening: list[bool] = []
-        """Whether only blanks come before each step of lists."""
         self.rows = ReducedRows()
         self._prefixes: list[IdArray] = []
         """The prefix set of each step, without ids as long as it is open, or if it is not asked for."""
         self._open: list[OpenStep] = []
         self._leading_blanks = 0
+        """The number of blanks that the answer begins with."""
         self._has_content = False
         self._n_settled = 0
         self._settled = CERTAIN  # sums over the settled steps
@@ -137,7 +136,6 @@ class GrowingAnswer:
         self.ids[first:] = [step.token for step in self.lists.steps[first:]]
         for position, token in enumerate(self.ids[new:], new):
             opening = position <= self._leading_blanks
-            self._opening.append(opening)
             if opening:
                 self._leading_blanks += self.lists.names.is_blank(token)
             if not self._has_content:
@@ -236,7 +234,8 @@ class GrowingAnswer:
         rounding, listed = self.lists.precision.rounding, self.lists.steps[first:last]
         if not rounding.even:  # each number may be off by another amount
             listed = [self.lists.names.with_others(step, 0.0) for step in listed]
-        return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, self._opening[first:last])
+        opening = [position <= self._leading_blanks for position in range(first, last)]
+        return Agreeing(self.scorer, None, prefixes, neutrality, rounding, listed, opening)
 
     def running(self) -> Running:
         """The score from the tokens so far. The cost does not grow with the length of the answer.
