@@ -37,6 +37,22 @@ def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
     assert [row["id"] for row in journal.entries(newest_first=True, limit=3)] == ["entry-19", "entry-18", "entry-17"]
 
 
+@pytest.mark.parametrize("words", [("journal", "show"), ("journal", "export"), ("journal", "delete", "--person", "a")])
+def test_a_database_of_another_program_is_not_changed_by_a_command_that_reads(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("create table notes (line text)")
+    connection.close()
+    for name in ("empty.jsonl", "other.db"):
+        before = (tmp_path / name).read_bytes()
+        result = invoke([*words, tmp_path / name])
+        assert result.exit_code == 1 and f"{name} holds no journal." in result.stderr, result.output
+        assert (tmp_path / name).read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["empty.jsonl", "other.db"]
+
+
 def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 7)
     journal.add(rows_of(entry(i) for i in range(50)))

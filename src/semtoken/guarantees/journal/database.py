@@ -194,6 +194,14 @@ def engine_of(url: sa.URL) -> sa.Engine:
     return engine
 
 
+def holds_journal(url: sa.URL) -> bool:
+    """Whether a file of SQLite has the tables of a journal. Nothing in it is changed; `JournalError` if it cannot be
+    read.
+    """
+    with database_errors(url):
+        return sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).has_table(entries.name)
+
+
 def _as_we_want_sqlite(file: Path, connection: Any, _: Any) -> None:
     """Have SQLite let readers in beside a writer, keep commits in a power cut, and overwrite deleted texts."""
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):

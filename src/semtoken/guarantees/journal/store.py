@@ -25,6 +25,7 @@ from semtoken.guarantees.journal.database import (
     database_errors,
     engine_of,
     entries,
+    holds_journal,
     labels,
     settings,
     upgrade,
@@ -145,7 +146,8 @@ class Journal:
 
         `given` is `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`. `create`: a file is
         made where there is none; PostgreSQL's database must exist. `InvalidInputError` if it is none of these, or there
-        is no such file; `JournalError` if the database does not answer, or a later release made its tables.
+        is no such file, or the file holds something else; `JournalError` if the database does not answer, or a later
+        release made its tables.
         """
         url = url_of(given)
         if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
@@ -154,6 +156,10 @@ class Journal:
             )
         if url.get_backend_name() == "sqlite" and not (folder := Path(str(url.database)).parent).is_dir():
             raise InvalidInputError(f"The folder {folder} of the journal does not exist.")
+        if url.get_backend_name() == "sqlite" and not create and not holds_journal(url):
+            raise InvalidInputError(
+                f"{url.database} holds no journal. --journal of serve, proxy or check makes one. Nothing was changed."
+            )
         engine = engine_of(url)
         with database_errors(url):
             upgrade(engine)
