@@ -95,6 +95,30 @@ def test_an_interrupted_run_goes_on(kept: int, tmp_path: Path) -> None:
     assert job.lines_left() == 0  # never fewer
 
 
+def test_an_output_of_more_items_or_of_none_is_not_called_complete(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 3)
+    assert job.run(answering()) == 3
+    job.check()
+    before = job.target.read_bytes()
+    write_lines(job.source, read_lines(job.source)[:2])
+    for look in (job.check, lambda: job.run(answering())):
+        with pytest.raises(InvalidInputError, match=r"holds 3 lines, and .* only 2: it was made from other items"):
+            look()
+    job.source.write_text("")
+    with pytest.raises(InvalidInputError, match="holds no items"):
+        job.check()
+    assert job.target.read_bytes() == before
+
+
+def test_an_empty_line_in_the_output_leaves_no_item_out(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 3)
+    assert job.run(answering()) == 3
+    first, *others = job.target.read_bytes().splitlines(keepends=True)
+    job.target.write_bytes(first + b"\n")
+    assert job.lines_left() == 2 and job.run(answering()) == 2
+    assert job.target.read_bytes() == first + b"\n" + b"".join(others)
+
+
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None:
     alone, shared = job_of(tmp_path, 7, "alone.jsonl"), job_of(tmp_path, 7, "shared.jsonl")

@@ -94,13 +94,15 @@ class DecisionJob:
     def _count_lines(self) -> int:
         if self.overwrite or not self.target.exists():
             return 0
-        with reading_errors(self.target):
-            return self.target.read_bytes().count(b"\n")
+        with reading_errors(self.target), self.target.open("rb") as file:
+            return sum(line.endswith(b"\n") and not line.isspace() for line in file)
 
     def check(self) -> None:
-        """Remove a cut-off last line; `InvalidInputError` if the output belongs to another job, cannot be written, or
-        another run writes it.
+        """Remove a cut-off last line; `InvalidInputError` if there are no items, or the output belongs to another job,
+        cannot be written, or is written by another run.
         """
+        if next(self.items(), None) is None:
+            raise InvalidInputError(f"{self.source} holds no items.")
         if self.target.exists():
             with self._alone():
                 self._settled()
@@ -205,6 +207,11 @@ class DecisionJob:
         """Refuse an output that is not the beginning of this job's."""
         if not done:
             return
+        if done > (n := sum(1 for _ in read_json_lines(self.source))):
+            raise InvalidInputError(
+                f"{self.target} holds {done:,} lines, and {self.source} only {n:,}: it was made from other items. Name "
+                "another output."
+            )
         asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
         for there, item in zip(islice(read_json_lines(self.target), done), self.items(), strict=False):
             written = there.value if isinstance(there.value, dict) else {}
