@@ -129,7 +129,7 @@ def test_other_shapes_of_replies_are_told_too(reply: Any) -> None:
         ),
     ],
 )
-def test_so_are_other_shapes_of_streams(events: list[Any], answers: list[tuple[str, str | None]]) -> None:
+def test_other_shapes_of_streams_are_told_too(events: list[Any], answers: list[tuple[str, str | None]]) -> None:
     assert [(one["semtoken.answer"], one.get("gen_ai.response.id")) for one in told(*events)] == answers
 
 
