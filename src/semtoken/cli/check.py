@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 
 
 MOST_REASONS = 8
+"""The number of reasons why replies were not scored that are shown; files have all of them."""
 FEW_MISSING = 3
 """A field that more documents lack is one line, with their number."""
 LONGEST_REASON = 300
-"""So many reasons why replies were not scored are shown, and so many characters of each; files have all."""
+"""The number of characters of a reason that are shown; files have all of it."""
 
 
 def check(

@@ -42,7 +42,7 @@ class Block:
     index: NDArray[np.int64]
     """Rows, sorted by cluster."""
     starts: NDArray[np.int64]
-    """Where each cluster begins in `index`, and the end."""
+    """The beginning of each cluster in `index`, and the end of the last one."""
 
     @classmethod
     def of(cls, chosen: Iterable[int], order: NDArray[np.int64], starts: NDArray[np.int64]) -> Block:

@@ -24,10 +24,8 @@ LEAST_TELLING = -99.0  # stand-ins for a number that is not known are below
 UNMAPPED = "list names that fit no token of the vocabulary"
 _UNNAMED = REPLACEMENT.encode()
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
-
-
 ZEROS_IN_A_ROW = 5
-"""So many tokens that are all sure are not found in an answer whose engine reports its numbers."""
+"""The number of tokens that are never all sure in an answer whose engine reports its numbers."""
 
 
 def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) -> list[int]:

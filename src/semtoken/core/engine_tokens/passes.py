@@ -77,7 +77,7 @@ def with_listed_names(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
 def _with_listed_name(step: TopStep) -> TopStep:
     own = step.names[0]
     listed = next((entry for entry in step.names[1:] if entry[0] == own[0]), own)
-    if own[0] is None or listed == own:
+    if listed == own:
         return step
     said, other = spelling(own) or b"", spelling(listed) or b""
     # The chosen token's own name is better where it is that of the list, or lost nothing but a leading blank.
@@ -293,7 +293,7 @@ SURE = -1e-3
 COARSE = 16
 """Logits in bfloat16 are multiples of an eighth or a sixteenth, so that lists of a few tokens agree by chance."""
 MANY_RIVALS = 3
-"""So many numbers in a list, beside the chosen token's, never agree by chance."""
+"""The number of entries of a list, beside the chosen token, from which on their numbers never agree by chance."""
 
 
 def has_twice(steps: Sequence[TopStep]) -> bool:

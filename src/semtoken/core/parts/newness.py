@@ -60,7 +60,7 @@ class _Word(NamedTuple):
     start: int
     end: int
     plain: str
-    """In lower case, without possessive."""
+    """The word in lower case, without possessive."""
     repeats: bool
     """Whether it stands in the question, in some form."""
     ends: bool

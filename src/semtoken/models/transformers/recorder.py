@@ -421,7 +421,7 @@ class _ModelSeen:
 
 
 def _generates(model: Any, vocabulary: Vocabulary, padding: int) -> str:
-    """In which batches the `generate` of a model gives the numbers of a plain pass."""
+    """The batches in which the `generate` of a model gives the numbers of a plain pass."""
     try:
         return proof_of(model, vocabulary, padding).generates
     except ModelError:

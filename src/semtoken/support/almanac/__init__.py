@@ -41,7 +41,7 @@ __all__ = [
 
 WEIGHTS = "model.safetensors"
 ALMANAC = "almanac"
-"""What stands for the embedded model, its clusters and its questions wherever a path or a hub id may stand."""
+"""The name of the embedded model, its clusters and its questions wherever a path or a hub id may stand."""
 
 
 def embedded_folder(name: str) -> Path:
@@ -107,11 +107,11 @@ class Question:
     answers: tuple[str, ...]
     """The accepted answers, compared as by `is_correct`."""
     relation: str = ""
-    """What is asked for: `city_country`, `currency`, `synonym` ... Empty outside the embedded sets."""
+    """The kind of fact that is asked for: `city_country`, `currency`, `synonym` ... Empty outside the embedded sets."""
     exposure: int = 0
-    """How often the training stream said the fact."""
+    """The number of times that the training stream said the fact."""
     contradicted: int = 0
-    """How often it said a wrong answer instead."""
+    """The number of times that it said a wrong answer instead."""
 
     def prompt(self) -> str:
         """The question in the paper's prompt format, without an example: the model was trained on this format."""

@@ -74,11 +74,11 @@ VERDICTS: Mapping[str, int | None] = {
     "none": None,
     "null": None,
 }
-"""How verdicts are spelled in files, in lower case."""
+"""The spellings of verdicts in files, in lower case."""
 
 ROWS_AT_ONCE = 4096
 ROWS_OF_A_GROUP = 16_384
-"""How many rows of a Parquet file are in memory at one time while it is written; smaller groups make files larger."""
+"""The number of rows of a Parquet file that are in memory while it is written; smaller groups make files larger."""
 _UNSEEN = r"\x00-\x08\x0e-\x1b\u200b\ufeff'"
 """Characters besides blanks that may stand before a formula: spreadsheets leave some of them out. None of them is a
 blank: if one were, a run of n of them could be read in 2^n ways.
@@ -97,7 +97,7 @@ class Record:
     number: int
     """Its line, or its row in a Parquet file, counted from 1."""
     fields: Mapping[str, Any]
-    """What it holds; empty if `fault` says why it cannot be read."""
+    """The fields that it holds; none if `fault` says why it cannot be read."""
     fault: str = ""
 
 
