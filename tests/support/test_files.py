@@ -138,6 +138,23 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.skipif(os.name != "posix", reason="links need a permission on Windows")
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_link_names_is_replaced_and_the_link_stays(there: bool, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    for name in ("file", "folder"):
+        (tmp_path / name).symlink_to(Path("shared") / name)
+    if there:
+        (tmp_path / "shared" / "file").write_text("old")
+        replace(tmp_path / "shared" / "folder", "old")
+    safe_files.replace_text(tmp_path / "file", "new")
+    replace(tmp_path / "folder", "new")
+    assert (tmp_path / "shared" / "file").read_text() == "new"
+    assert [(tmp_path / "shared" / "folder" / name).read_text() for name in NAMES] == ["new"] * 3
+    assert (tmp_path / "file").is_symlink() and (tmp_path / "folder").is_symlink()
+    assert sorted(os.listdir(tmp_path / "shared")) == ["file", "folder"]
+
+
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with (

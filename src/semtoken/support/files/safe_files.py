@@ -143,11 +143,13 @@ def replacing_file(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that gets the name `path`, replacing a former file, once it is complete.
     `durable` waits until it is on the disk, so that it outlives a power cut; `private` lets only this user read it.
+    A link stays, and the file that it names is replaced.
     `InvalidInputError` if the folder cannot be written or the disk is full; a former file stays as it is.
     """
-    working = path.with_name(working_name(path))
     mode = 0o600 if private else 0o666
     with ExitStack() as kept, writing_errors(path):
+        path = _named_by(path)
+        working = path.with_name(working_name(path))
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
         if durable:
@@ -176,10 +178,12 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Make an empty folder that gets the name `path`, replacing a former folder, once it is complete.
     The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former is moved to
     `former_folder(path)` first, where `read_folder` looks too, so that a reader finds a whole folder at any moment.
+    A link stays, and the folder that it names is replaced.
     `InvalidInputError` if the place cannot be written or the disk is full; the former folder stays.
     """
-    working = path.with_name(working_name(path))
     with ExitStack() as kept, writing_errors(path):
+        path = _named_by(path)
+        working = path.with_name(working_name(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(path)
         kept.callback(shutil.rmtree, working, ignore_errors=True)
@@ -191,6 +195,15 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         _sync(working)
         publish_folder(working, path)
         _sync(path.parent)
+
+
+def _named_by(path: Path) -> Path:
+    """The file or folder that a link names, also if it is not there yet; the path itself if it is no link, or one to a
+    device.
+    """
+    if path.is_symlink() and (path.is_file() or path.is_dir() or not path.exists()):
+        return Path(os.path.realpath(path))
+    return path
 
 
 def former_folder(path: Path) -> Path:
