@@ -23,6 +23,7 @@ from semtoken.guarantees.curves import FITS
 from semtoken.models import BACKENDS
 from semtoken.support.checkpoints.fetch import fetch as fetch_model
 from tests.cli.conftest import RunCommand
+from tests.json_lines import write_lines
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,6 +142,29 @@ def test_a_reader_that_ends_early_gets_no_traceback(words: list[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
+@pytest.mark.skipif(os.name != "posix", reason="closes a stream as a shell does")
+@pytest.mark.parametrize(
+    ("words", "closed", "said"),
+    [
+        (["config"], ">&-", ""),
+        (["bench", "judge", "answers.jsonl", "-o", "-"], ">&-", "exact"),
+        (["score", "-", "-o", "-"], "<&-", "standard input holds no lines"),
+        (["score", "no-such-file.jsonl"], "2>&-", ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(words: list[str], closed: str, said: str, tmp_path: Path) -> None:
+    """As cron and services of some systems start programs."""
+    answer = {"id": "1", "question": "Where?", "response": "Oslo", "answers": ["Oslo"]}
+    write_lines(tmp_path / "answers.jsonl", [answer])
+    command = [sys.executable, "-m", "semtoken", *words]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == (0 if closed == ">&-" else 1), done.stderr
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert not done.stdout, "messages are never printed to standard output"
+
+
 def test_a_table_is_written_though_the_reader_of_the_list_ends_early(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     words = ["check", str(ROOT / "examples" / "replies"), "-o", str(table)]

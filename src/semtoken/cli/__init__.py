@@ -23,17 +23,29 @@ SPINS = "10000"
 def main() -> None:
     """Entry point of the command."""
     wait_briefly(os.environ)
+    open_closed()
     replace_unknown(sys.stdout)
     from semtoken.cli.app import launch
 
     sys.exit(launch(sys.argv[1:]))
 
 
+def open_closed() -> None:
+    """Put the empty device in the place of standard streams that were closed when the program started.
+
+    Python has None for such a stream. The next file that is opened, such as a journal, would get the stream's number,
+    and what libraries print.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def replace_unknown(stream: Any) -> None:
     """Have a stream write ? for characters that its encoding lacks, such as a code page of Windows, where it would stop
     with an error; a choice in PYTHONIOENCODING stays.
     """
-    if getattr(stream, "errors", "") == "strict":  # a pipe or a file; None where there is no standard output
+    if getattr(stream, "errors", "") == "strict":  # a pipe or a file
         stream.reconfigure(errors="replace")
 
 
