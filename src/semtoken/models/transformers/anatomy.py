@@ -51,14 +51,19 @@ def columns_of(model: Any) -> int:
     return int(getattr(head, "out_features", None) or head.weight.shape[0])
 
 
-@lru_cache(maxsize=4)
 def vocabulary_within(vocabulary: Vocabulary, columns: int) -> Vocabulary | None:
     """The tokens that a model with so many logits can write: all of them, or all but special ones beyond the last
-    logit; None if others are beyond it. It is kept, so that the indexes built on it are built only once.
+    logit; None if others are beyond it.
     """
     if columns >= vocabulary.size:
         return vocabulary
-    return None if any(vocabulary.texts[columns:]) else vocabulary.first(columns)
+    return None if any(vocabulary.texts[columns:]) else _first(vocabulary, columns)
+
+
+@lru_cache(maxsize=4)
+def _first(vocabulary: Vocabulary, columns: int) -> Vocabulary:
+    """The vocabulary of the first tokens. It is kept, so that the indexes built on it are built only once."""
+    return vocabulary.first(columns)
 
 
 def max_length_of(model: Any) -> int | None:
