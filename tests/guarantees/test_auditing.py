@@ -14,8 +14,8 @@ from semtoken.guarantees.judge import Share, Verdict
 from semtoken.guarantees.measures import Drift
 from tests.guarantees.made_up import fitted
 
-FAR, NEAR = Drift(0.3, 0.2, 0.4, 400, 100), Drift(0.3, 0.2, 0.4, 400, 29)
-"""The same distance, from scores enough to say so and from too few."""
+FAR, FEW, TOO_FEW = (Drift(0.3, 0.2, 0.4, 400, n) for n in (100, 30, 29))
+"""The same distance, from many scores, from just enough to say so and from one less."""
 
 
 def found(verdict: Verdict, drift: Drift, accepted: int = 40, of: int = 100) -> AnswersAudit:
@@ -27,7 +27,8 @@ def found(verdict: Verdict, drift: Drift, accepted: int = 40, of: int = 100) -> 
     [
         (found("holds", FAR), {"distance": 0.19}, ["That is further than the limit of 0.19."]),
         (found("holds", FAR), {"distance": 0.2}, []),  # the lower end of the interval counts
-        (found("holds", NEAR), {"distance": 0.1}, []),
+        (found("holds", FEW), {"distance": 0.1}, ["That is further than the limit of 0.1."]),
+        (found("holds", TOO_FEW), {"distance": 0.1}, []),
         # The exact 95% interval of 40 of 100 is 0.303 to 0.503.
         (found("holds", FAR), {"accepted": 0.51}, ["Accepted are fewer than the limit of 0.51."]),
         (found("holds", FAR), {"accepted": 0.5}, []),
@@ -63,7 +64,7 @@ def test_a_guarantee_of_which_the_labels_do_not_tell_holds_unless_a_limit_asks_f
         (FAR, None, 0, True, False),
         (FAR, 0.1, 0, False, True),
         (FAR, 0.2, 0, True, True),
-        (NEAR, 0.1, 0, True, True),
+        (TOO_FEW, 0.1, 0, True, True),
         (None, None, 1, True, True),
     ],
 )
