@@ -24,6 +24,7 @@ import pytest
 import semtoken
 from semtoken.guarantees.journal.store import Journal
 from tests.guarantees.made_up import entry, rows_of
+from tests.json_lines import write_lines
 from tests.web.servers import events
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -241,7 +242,7 @@ def capitals(source: Path) -> Path:
     folder = source / "capitals"
     folder.mkdir()
     rows = [{"country": country, "capitals": capitals} for country, capitals in CAPITALS]
-    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write_lines(folder / "test.jsonl", rows)
     return folder
 
 

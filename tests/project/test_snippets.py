@@ -34,6 +34,7 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.cli.run import invoke
 from tests.guarantees.made_up import filled, fitted
+from tests.json_lines import read_lines, write_lines
 from tests.rows import each
 
 ROOT = Path(__file__).parents[2]
@@ -574,9 +575,7 @@ def learn(words: Sequence[str], labeled: Path, learned: Path) -> None:
     kept = "Kept the confidence" in done.stderr
     assert (done.returncode, learned.exists()) == ((1, False) if kept else (0, True)), done.stderr
     if not learned.exists():
-        records = [json.loads(line) for line in labeled.read_text("utf-8").splitlines()]
-        scored = [one | {"score_learned": one["sequence_uncertainty"]} for one in records]
-        learned.write_text("".join(json.dumps(one) + "\n" for one in scored), "utf-8")
+        write_lines(learned, (one | {"score_learned": one["sequence_uncertainty"]} for one in read_lines(labeled)))
 
 
 def label_all(path: Path) -> None:
@@ -584,9 +583,8 @@ def label_all(path: Path) -> None:
     from semtoken.support.almanac import is_correct, load_questions
 
     known = {question.id: question for question in load_questions("dev")}
-    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    labeled = [one | {"correct": is_correct(one["response"], known[one["id"]])} for one in records]
-    path.with_suffix(".labeled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labeled), "utf-8")
+    labeled = [one | {"correct": is_correct(one["response"], known[one["id"]])} for one in read_lines(path)]
+    write_lines(path.with_suffix(".labeled.jsonl"), labeled)
 
 
 def prepare_journal(path: Path) -> None:
@@ -602,7 +600,7 @@ def prepare(folder: Path, page: str) -> None:
     from semtoken.support.almanac import load_questions
 
     def lines(name: str, records: list[dict[str, Any]]) -> None:
-        (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+        write_lines(folder / name, records)
 
     asked = load_questions("dev")[:60]
     golden = [{"id": q.id, "question": q.question, "answers": list(q.answers)} for q in asked]

@@ -30,6 +30,7 @@ from semtoken.replies.formats import known_shapes
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.support.files.record_files import read_records, write_records
 from tests.cli.run import invoke
+from tests.json_lines import write_lines
 from tests.replies.made import chat_chunk, chat_reply, listed
 
 RECORDED = Path(__file__).parents[1] / "replies" / "data"
@@ -477,8 +478,7 @@ def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
 
     monkeypatch.setattr("semtoken.replies.formats.registry.known_shapes", lambda: (*known_shapes(), Pieces))
     own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
-    path = tmp_path / "lines.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in (own, of_another)))
+    path = write_lines(tmp_path / "lines.jsonl", (own, of_another))
     first, second = (one.read() for one in OpenedReplies([str(path)]))
     assert first.reply == own
     assert (second.reply, second.id) == ({"choices": []}, "7")

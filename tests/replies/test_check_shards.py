@@ -21,6 +21,7 @@ from semtoken.replies.checking.tables import field_table, markdown, page_rows, r
 from tests.cli.run import invoke
 from tests.executors import Backwards
 from tests.guarantees.made_up import put
+from tests.json_lines import write_lines
 from tests.replies.test_check import CUT, RECORDED, SURE, TORN, reply
 
 BLANK = reply([(" ", -0.5)])
@@ -74,11 +75,10 @@ def test_answers_without_their_tokens_give_the_same_tables(alone: dict[str, Any]
 def test_relative_paths_lines_questions_and_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, BLANK, INVOICE, {"no": 1}] * 3)]
-    Path("lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    write_lines(Path("lines.jsonl"), lines)
     Path("one.json").write_text(json.dumps(TORN, indent=1), "utf-8")
-    asked = Path("questions.jsonl")
     ids = [*map(str, range(len(lines))), "one"]
-    asked.write_text("".join(json.dumps({"id": i, "question": f"{i}?"}) + "\n" for i in ids), "utf-8")
+    asked = write_lines(Path("questions.jsonl"), ({"id": i, "question": f"{i}?"} for i in ids))
     sources = ["./lines.jsonl", "one.json"]
     for schema in (None, SCHEMA):
         alone = tables(rank_replies(sources, questions=asked, schema=schema))
@@ -101,7 +101,7 @@ def test_a_line_may_hold_separators_of_lines(tmp_path: Path) -> None:
 def test_a_calibrator_is_loaded_where_replies_are_checked(tmp_path: Path) -> None:
     lines, made = tmp_path / "lines.jsonl", tmp_path / "calibrator"
     replies = [reply([("It is ", -0.01), (f"X{i}", -i / 10)]) for i in range(1, 20)]
-    lines.write_text("".join(json.dumps(one) + "\n" for one in replies), "utf-8")
+    write_lines(lines, replies)
     put(made, signature=ScoringRules().signature, distribution="unknown", scores="top-k")
     alone = tables(rank_replies([str(lines)], calibrator=CalibratorInUse.load(made)))
     assert tables(in_shards([str(lines)], CheckSettings(calibrator=CalibratorInUse.load(made)), tmp_path, 8)) == alone
@@ -126,7 +126,6 @@ def test_two_ray_workers_write_the_same_table(tmp_path: Path) -> None:
     from tests.ray_runs import here_and_by_ray
 
     lines = [{"id": f"{i}", "response": one} for i, one in enumerate([SURE, TORN, CUT, INVOICE] * 200)]
-    source = tmp_path / "lines.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    source = write_lines(tmp_path / "lines.jsonl", lines)
     here_and_by_ray("check", source, here=tmp_path / "here.csv", by_ray=tmp_path / "ray.csv")
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()

@@ -18,6 +18,7 @@ from semtoken.replies.checking import RankedReplies, answers, rank_replies
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from tests.cli.run import invoke
+from tests.json_lines import write_lines
 from tests.replies.test_check import reply
 from tests.rows import each
 
@@ -53,14 +54,9 @@ def answered(number: int) -> Line:
     return reply([(f"A{number}", -0.1)])
 
 
-def written(path: Path, lines: list[Line]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def check(tmp_path: Path, replies: list[Line], questions: list[Line]) -> RankedReplies:
-    asked = written(tmp_path / "questions.jsonl", questions)
-    return rank_replies([str(written(tmp_path / "replies.jsonl", replies))], questions=asked)
+    asked = write_lines(tmp_path / "questions.jsonl", questions)
+    return rank_replies([str(write_lines(tmp_path / "replies.jsonl", replies))], questions=asked)
 
 
 def right(found: RankedReplies) -> bool:
@@ -166,7 +162,7 @@ def test_what_may_identify_a_line() -> None:
 def test_of_several_identifiers_the_most_telling_names_a_line(tmp_path: Path) -> None:
     names = {"id": "batch-1", "doc_id": "d-1", "question_id": "q-1", "custom_id": "c-1"}
     for name in ("custom_id", "question_id", "id", "doc_id"):
-        [found] = OpenedReplies([str(written(tmp_path / "one.jsonl", [names | {"reply": answered(0)}]))])
+        [found] = OpenedReplies([str(write_lines(tmp_path / "one.jsonl", [names | {"reply": answered(0)}]))])
         assert found.read().id == names.pop(name)
 
 
@@ -197,11 +193,11 @@ def test_replies_are_not_in_memory_together_while_they_are_joined(tmp_path: Path
     folder = tmp_path / f"lines {in_lines}"
     folder.mkdir()
     if in_lines:
-        written(folder / "all.jsonl", lines)
+        write_lines(folder / "all.jsonl", lines)
     else:
         for number, line in enumerate(lines):
             (folder / f"r{number}.json").write_text(json.dumps(line))
-    asked = written(tmp_path / "questions.jsonl", [{"question": f"Q{number}?"} for number in range(20)])
+    asked = write_lines(tmp_path / "questions.jsonl", [{"question": f"Q{number}?"} for number in range(20)])
     rank_replies([str(folder)], questions=asked)  # what is made at first use is no part of it
     assert peak([str(folder)], asked) < peak([str(folder)], None) + 200_000
 
@@ -211,12 +207,12 @@ def test_replies_of_a_pipe_are_joined_too(tmp_path: Path) -> None:
     os.mkfifo(pipe)
 
     def write() -> None:
-        written(pipe, [answered(0), answered(1)])
+        write_lines(pipe, [answered(0), answered(1)])
         while True:
-            written(pipe, [])  # who reads it a second time finds nothing, and does not wait for ever
+            write_lines(pipe, [])  # who reads it a second time finds nothing, and does not wait for ever
 
     Thread(target=write, daemon=True).start()
-    asked = written(tmp_path / "questions.jsonl", [{"question": "Q0?"}, {"question": "Q1?"}])
+    asked = write_lines(tmp_path / "questions.jsonl", [{"question": "Q0?"}, {"question": "Q1?"}])
     found = rank_replies([str(pipe)], questions=asked)
     assert len(found) == 2 and right(found)
 
@@ -235,7 +231,7 @@ def test_replies_that_came_or_went_meanwhile_take_no_questions_of_others(
     folder.mkdir()
     for number in (1, 2):
         (folder / f"r{number}.json").write_text(json.dumps(answered(number)))
-    asked = written(tmp_path / "questions.jsonl", [{"question": "Q1?"}, {"question": "Q2?"}])
+    asked = write_lines(tmp_path / "questions.jsonl", [{"question": "Q1?"}, {"question": "Q2?"}])
     join = answers.join_questions
 
     def after_a_change(*given: Any) -> Any:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from semtoken.web.running import address_of, listen, server_for
+from tests.replies import made
 
 MANY = 1024
 """Connections that may wait to be taken, as with engines. With asyncio's hundred, most of some hundreds that a busy
@@ -263,8 +264,7 @@ def holding(release: threading.Event, data: bytes, begun: bytes = b"") -> Behavi
 
 def events(*values: Any, done: bool = True) -> bytes:
     """A stream of server-sent events that hold these values as JSON, and the mark of its end."""
-    ended = [b"data: [DONE]\n\n"] if done else []
-    return b"".join([b"data: " + json.dumps(value).encode() + b"\n\n" for value in values] + ended)
+    return made.events(*values, done=done).encode()
 
 
 def connected(url: str) -> socket.socket:
