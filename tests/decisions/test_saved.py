@@ -162,6 +162,14 @@ def test_decisions_on_standard_input_are_known(name: str) -> None:
     assert done.exit_code == 0 and f"of {len(QUESTIONS)} answers to typed questions" in done.output, done.output
 
 
+def test_accepted_answers_are_no_answers_to_typed_questions(tmp_path: Path) -> None:
+    """A folder whose first file is one of `semtoken score` was taken for one of decisions."""
+    scored = {"question": "Where?", "response": "Oslo", "answers": ["Oslo"], "log_confidence": -0.1}
+    write_lines(tmp_path / "answers.jsonl", [scored, {**scored, "answers": []}])
+    assert [is_decision(reply) for reply in OpenedReplies([str(tmp_path)])] == [False, False]
+    assert "attribute" not in invoke(["check", tmp_path]).output
+
+
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_file_of_replies_of_each_server_holds_decisions(tmp_path: Path, name: str) -> None:
     for wrapped in (REPLIES[name], {"id": "1", "response": REPLIES[name]}, {"body": REPLIES[name]}):

@@ -54,9 +54,17 @@ class _SavedLine:
         for inner in (self.value, *(self.value.get(name) for name in REPLIES)):
             body = inner.get("body", inner) if isinstance(inner, Mapping) else None
             reply = unwrapped(body)
-            if isinstance(reply, Mapping) and isinstance(reply.get("answers"), Mapping | list):
+            if isinstance(reply, Mapping) and _has_answers(reply):
                 return reply
         return None
+
+
+def _has_answers(reply: Mapping[str, Any]) -> bool:
+    """Whether the field `answers` holds answers to typed questions, and not the accepted ones of an answer in text."""
+    answers = reply.get("answers")
+    return isinstance(answers, Mapping) or (
+        isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
+    )
 
 
 def is_decision(found: FoundReply) -> bool:
@@ -80,10 +88,7 @@ def holds_decisions(source: Path) -> bool:
     first = first_line(source)
     if first is None:
         return False
-    if any(isinstance(first.get(name), Mapping) for name in (*REPLIES, "answers")):
-        return True
-    answers = first.get("answers")
-    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
+    return _has_answers(first) or any(isinstance(first.get(name), Mapping) for name in REPLIES)
 
 
 def decision_records(
