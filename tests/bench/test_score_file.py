@@ -180,6 +180,8 @@ def test_other_settings_are_refused_by_name(job: ScoringJob, engine: Drawn) -> N
         run(other, engine)
     with pytest.raises(InvalidInputError, match="batch_size was 4, now 8"):
         replace(job, batch_size=8).check()
+    with pytest.raises(InvalidInputError, match='parts was null, now "sentence"'):
+        replace(job, parts="sentence").check()
     assert job.target.read_bytes() == before
     run(replace(other, overwrite=True), engine)
     assert {line["model"] for line in read_lines(job.target)} == {"other"}

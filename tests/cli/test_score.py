@@ -252,6 +252,18 @@ def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_pat
     assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"
 
 
+def test_lines_without_fields_or_states_are_not_taken_for_lines_with_them(semtoken: RunCommand, tmp_path: Path) -> None:
+    """The table of fields held none of them, and the command called the lines complete."""
+    source = write_lines(tmp_path / "prompts.jsonl", [{"question": "Where?", "response": "Oslo"}])
+    (schema := tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}')
+    lines = tmp_path / "lines.jsonl"
+    assert semtoken("score", source, "-o", lines).exit_code == 0
+    before = lines.read_bytes()
+    for further, name in ((("--schema", schema), "schema"), (("--scoring.states", "true"), "states")):
+        assert_told(semtoken("score", source, "-o", lines, *further), f"other settings: {name} was ", "--force")
+    assert lines.read_bytes() == before
+
+
 def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(semtoken: RunCommand, tmp_path: Path) -> None:
     source, schema, table = (tmp_path / name for name in ("in.jsonl", "schema.json", "fields.csv"))
     write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])

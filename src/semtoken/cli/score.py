@@ -190,13 +190,13 @@ class _Scoring:
     def settings(self) -> dict[str, Any]:
         """Everything that decides what is written of an answer: a run with other settings is not continued."""
         settings = self.choice.settings | self.generation | {"no_chat_template": self.raw, "calibrator": None}
-        if self.choice.scoring.states:
-            settings["states"] = True
+        # also what is not asked for: lines without it are no beginning of lines that have it
+        settings |= {"states": self.choice.scoring.states, "schema": self.schema}
         if self.calibrator is not None:
             from semtoken.guarantees.apply import CalibratorInUse
 
             settings["calibrator"] = CalibratorInUse.load(self.calibrator).checksum
-        return settings if self.schema is None else settings | {"schema": self.schema}
+        return settings
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """The function that scores a batch, and the one that adds fields to a line."""

@@ -163,8 +163,8 @@ class ScoringJob:
     @property
     def all_settings(self) -> dict[str, Any]:
         """The settings with those of the job itself."""
-        asked = {"parts": self.parts} if self.parts else {}
-        return {"batch_size": self.batch_size, "tokens": self.tokens} | asked | dict(self.settings)
+        asked = {"batch_size": self.batch_size, "tokens": self.tokens, "parts": self.parts}
+        return asked | dict(self.settings)
 
     def check(self) -> Progress:
         """Check that the job can run before any model is loaded; returns how much of it is done and changes nothing.
