@@ -16,6 +16,7 @@ from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, Calibrated
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
+from semtoken.guarantees.exact import percent
 from semtoken.support.files.strict_json import dump_json, seal
 from tests.decisions.made_up import changed, side_of, world
 
@@ -141,6 +142,9 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
         shop: (wrong[shop], ran[shop]) for shop in "ab"
     }
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
+    one = replace(question, slices={"a": question.slices["a"]})  # alone it needs no correction for several looks
+    low, high = binomtest(wrong["a"], ran["a"]).proportion_ci(0.95)
+    assert one.slice_lines[0].endswith(f"({percent(low)} to {percent(high)})")
     with pytest.raises(InvalidInputError, match="has the column 'city'"):
         audit(fitted, later, by="city")
 

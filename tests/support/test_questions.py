@@ -31,7 +31,10 @@ LAST = "Question:\nAnd second?\nAnswer:"
         ({"contents": [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}]}, "a\nb"),
         ({"contents": [{"parts": [{"text": "a"}]}]}, "a"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a"}]}]}, "a"),
-        ({"messages": [[{"id": ["x", "HumanMessage"], "kwargs": {"content": "a"}}]]}, "a"),
+        (
+            {"messages": [[{"id": ["langchain", "schema", "messages", "HumanMessage"], "kwargs": {"content": "a"}}]]},
+            "a",
+        ),
         ({"prompt": FEW_SHOT}, LAST),
         ({"inputs": "Examples.\r\n\r\nWho?\n\nAnswer:"}, "Who?"),
         ({"input": "One.\n\nTwo?"}, "One.\n\nTwo?"),
