@@ -174,6 +174,7 @@ FOUR = step(*(number - 0.00123 for number in (-0.7, -0.95, -2.2, -4.45)))
         ([FOUR, FOUR], True),
         ([OTHER, *CHUNK, *CHUNK], True),
         ([*CHUNK, OTHER, *CHUNK], False),
+        ([CHUNK[0], OTHER, CHUNK[1], CHUNK[0], CHUNK[1]], False),  # each at another distance
         # numbers of more than four decimals
         ([LONG, OTHER, LONG], True),
         ([SHORT, OTHER, SHORT], False),
@@ -182,6 +183,8 @@ FOUR = step(*(number - 0.00123 for number in (-0.7, -0.95, -2.2, -4.45)))
         ([ALONE, OTHER, ALONE], False),
         ([SHORT, SHORT, OTHER], False),
         ([step(-0.1234), step(-0.1234)], False),
+        ([step(-0.00101)] * 2, True),
+        ([step(-0.00099)] * 2, False),  # a sure token, which shares its number with others
         ([ALONE, step(-0.12345, text="b")], False),
         ([LONG, step(-0.12345, -2.75)], False),
         ([LONG, OTHER], False),
