@@ -341,6 +341,7 @@ def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
         (["-o", "out.txt"], "must end in .jsonl, .csv or .parquet"),
         (["-o", "in.jsonl"], "is the input"),
         (["-o", "there.csv"], "there.csv exists"),
+        (["-o", "folder.csv", "--force"], "folder.csv is a folder; give the name of a file"),
         (["-j", '{"kind": "rouge", "threshold": 7}'], "less than or equal to 1"),
         (["--imported", "none.csv"], "cannot be read"),
     ],
@@ -351,10 +352,11 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     monkeypatch.chdir(tmp_path)
     source = write_lines(Path("in.jsonl"), ROWS)
     Path("there.csv").write_text("mine")
+    Path("folder.csv").mkdir()
     result = run(source, *arguments)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ") and message in result.stderr and "Traceback" not in result.output
-    assert {path.name for path in Path().iterdir()} == {"in.jsonl", "there.csv"}
+    assert {path.name for path in Path().iterdir()} == {"in.jsonl", "there.csv", "folder.csv"}
     assert Path("there.csv").read_text() == "mine" and len(read_answers(source)) == 3
 
 

@@ -20,7 +20,9 @@ def beside(source: Path, ending: str) -> Path:
 
 
 def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:
-    """Raise `InvalidInputError` if something would be replaced, unless that is asked for."""
+    """Raise `InvalidInputError` if something would be replaced, unless that is asked for; for a folder always."""
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
     if path.exists() and not overwrite:
         raise InvalidInputError(f"{path} exists. Choose another {what}, or replace it with --force.")
 
