@@ -26,6 +26,7 @@ from semtoken.errors import InvalidInputError
         ),
         (b"refund: yes", r"questions.yaml, question 'refund': .*got bool"),
         (b"refund: {type: \xff}", r"questions.yaml is not YAML: .*"),
+        (b"refund: {type: ]", r"questions.yaml is not YAML: .*found '\]' at line 1, column 16"),
         (b"[1, 2]", r"questions.yaml must hold questions by their names"),
     ],
 )

@@ -239,6 +239,7 @@ def test_what_a_killed_process_left_goes_when_the_same_is_written_again(kind: st
     ("text", "fault"),
     [
         (b'{"a": ', "not JSON: .* at column"),
+        (b'{"a": "b', "not JSON: Unterminated string starting at column 7"),
         (b'{"a": NaN}', "not JSON: NaN"),
         (b"[-Infinity]", "not JSON: -Infinity"),
         (b"[1e400]", "the number 1e400 is too large"),

@@ -71,7 +71,8 @@ def parse_json(text: bytes | str) -> Any:
         raise ValueError(f"not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
+        said = error.msg.removesuffix(" at")
+        raise ValueError(f"not JSON: {said} at {place}column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not usable JSON: nested too deeply") from error
 

@@ -66,7 +66,8 @@ def read_yaml(path: Path) -> Any:
     except InvalidInputError:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}.") from error
+        said = " ".join(str(error).replace('in "<byte string>", ', "at ").split())
+        raise InvalidInputError(f"{path} is not YAML: {said[:300]}.") from error
     return content
 
 
