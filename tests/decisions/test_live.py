@@ -161,6 +161,27 @@ class TestLive:
         for side in fitted.sides:  # the server is the one that it was fitted on
             assert accepted[side.name, side.side] == side.n_accepted
 
+    def test_an_audit_that_stops_says_where_its_answers_are(
+        self, url: str, others: Path, made: Path, tmp_path: Path
+    ) -> None:
+        lines = others.read_text().splitlines(keepends=True)[:3]
+        (tmp_path / "items.jsonl").write_text("".join(lines) + "no item\n")
+        words = ("audit", tmp_path / "items.jsonl", "--calibrator", made / "calibrator", "--base-url")
+        code, _, said = semtoken(*words, f"{url}/v1/systemone")
+        [kept] = tmp_path.glob("items.asked-*.jsonl")
+        assert code == 2 and "items.jsonl, line 4: not JSON" in said
+        assert f"The answers so far are in {kept}: the same command goes on from there." in said
+        assert len(read_lines(kept)) == 3
+
+    def test_another_question_among_the_rewordings_is_found_before_anybody_is_asked(
+        self, url: str, others: Path, made: Path, tmp_path: Path
+    ) -> None:
+        (reworded := tmp_path / "reworded.yaml").write_text('early: {type: predicate, instructions: "Is it early?"}')
+        words = ("audit", others, "--calibrator", made / "calibrator", "--base-url", f"{url}/v1/systemone")
+        code, _, said = semtoken(*words, "--rewordings", reworded, "-o", tmp_path / "kept.jsonl")
+        assert code == 2 and "The calibrator has no question 'early'." in said
+        assert not (tmp_path / "kept.jsonl").exists()
+
     def test_what_cannot_be_asked_is_one_line(self, url: str, labeled: Path, made: Path, tmp_path: Path) -> None:
         other = tmp_path / "other.yaml"
         other.write_text('early: {type: predicate, instructions: "Is it early?"}', "utf-8")

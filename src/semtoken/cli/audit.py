@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import json_line, print_json, say
+from semtoken.cli.console import json_line, print_json, say, tell
 from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import by_kind, decision_answers
 from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToLines
 from semtoken.cli.server import NamedServer, named_server
 from semtoken.cli.settings import AuditSection, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
+from semtoken.errors import BackendError, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,7 +164,12 @@ def _asked_again(
     ask, most = server.ask(), in_use.settings.audit.variants
     reworded = None if rewordings is None else read_questions(rewordings)
     with nullcontext(output) if output else kept_until_asked(items, folder, server.url, server.model) as target:
-        return ask_again(fitted, items, ask, target, reworded=reworded, most=most)
+        try:
+            return ask_again(fitted, items, ask, target, reworded=reworded, most=most)
+        except (BackendError, InvalidInputError, KeyboardInterrupt):
+            if output is None and target.exists():
+                tell(f"The answers so far are in {target}: the same command goes on from there.", style="yellow")
+            raise
 
 
 def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: SettingsInUse, *, as_json: bool) -> int:

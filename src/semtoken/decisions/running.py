@@ -293,6 +293,8 @@ def ask_again(
     or several ways of reading; `BackendError` if the server gives no answers.
     """
     questions, options = _questions(calibrator)
+    if unknown := set(reworded or ()) - set(questions):
+        raise InvalidInputError(f"The calibrator has no question {min(unknown)!r:.60}.")
     DecisionJob(source, target, questions, options).run(ask, AT_ONCE)
     turned: dict[str, Question] = {}
     for name, question in questions.items():
@@ -301,8 +303,6 @@ def ask_again(
             turned[name] = replace(question, choices=[*question.options[half:], *question.options[:half]])
     variants: dict[str, Mapping[str, Question]] = {TURNED: turned}
     if reworded is not None:
-        if unknown := set(reworded) - set(questions):
-            raise InvalidInputError(f"The calibrator has no question {min(unknown)!r:.60}.")
         variants[REWORDED] = reworded
     records_by_variant: dict[str, Sequence[DecisionRecord]] = {}
     for how, others in variants.items():
