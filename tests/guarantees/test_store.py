@@ -8,6 +8,7 @@ import math
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
@@ -51,6 +52,16 @@ def test_a_database_of_another_program_is_not_changed_by_a_command_that_reads(
         assert result.exit_code == 1 and f"{name} holds no journal." in result.stderr, result.output
         assert (tmp_path / name).read_bytes() == before
     assert sorted(one.name for one in tmp_path.iterdir()) == ["empty.jsonl", "other.db"]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_an_export_says_how_many_entries_it_holds(ending: str, tmp_path: Path) -> None:
+    """Also if there are none: somebody may take the file for what is kept of deleted entries."""
+    with closing(Journal.open(str(tmp_path / "journal.db"))) as journal:
+        journal.add(rows_of(entry(i) for i in range(3)))
+    words = ("journal", "export", tmp_path / "journal.db", "-o", tmp_path / f"all.{ending}")
+    assert f"3 entries are in {tmp_path / 'all'}.{ending}." in invoke(words).stderr
+    assert "0 entries are in " in invoke([*words[:-1], tmp_path / f"labeled.{ending}", "--labeled"]).stderr
 
 
 def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,9 +141,9 @@ def export(
     from semtoken.guarantees.journal.export import export as write_entries
     from semtoken.support.files.record_files import STANDARD
 
-    write_entries(journal, output, labeled=labeled)
+    exported = write_entries(journal, output, labeled=labeled)
     if str(output) != STANDARD:
-        tell(f"The entries are in {output}.")
+        tell(f"{exported:,} entries are in {output}.")
 
 
 def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) -> None:

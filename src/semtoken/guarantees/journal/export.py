@@ -25,21 +25,30 @@ WANTED = [
 NAMES = [column.name for column in entries.columns]
 
 
-def export(journal: Journal, target: Path, *, labeled: bool = False) -> None:
+def export(journal: Journal, target: Path, *, labeled: bool = False) -> int:
     """Write entries into a .jsonl, .parquet or .csv file, or to standard output ("-"), the oldest first.
 
-    With `labeled` only those of the random sample that somebody called right or wrong.
+    With `labeled` only those of the random sample that somebody called right or wrong. Returns the number of entries.
     """
+    exported = 0
+
+    def counted(found: Iterator[Record]) -> Iterator[Record]:
+        nonlocal exported
+        for record in found:
+            exported += 1
+            yield record
+
     conditions = []
     if labeled:
         of_entry = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None))
         conditions = [entries.c.sampled, of_entry.exists()]
     if str(target) == STANDARD or format_of(target) != PARQUET:
-        write_records(target, records(journal, *conditions))
-        return
+        write_records(target, counted(records(journal, *conditions)))
+        return exported
     newest = journal.newest()
     there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
-    write_table(target, records(journal, *there), schema(journal, *there))
+    write_table(target, counted(records(journal, *there)), schema(journal, *there))
+    return exported
 
 
 def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
