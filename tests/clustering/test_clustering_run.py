@@ -101,11 +101,20 @@ def test_tables_that_cannot_be(table: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"linkage": "ward"}, {"metric": "manhattan"}, {"algorithm": "dbscan"}, {"device": "tpu"}]
+    "setting",
+    [
+        {"linkage": "ward"},
+        {"metric": "manhattan"},
+        {"algorithm": "dbscan"},
+        {"device": "tpu"},
+        {"threads": "two"},
+        {"threads": 0},
+        {"tile": 0},
+    ],
 )
 def test_settings_that_cannot_be(setting: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(setting))):
-        cluster_tokens(tables("random", 0, n=30), 3, **setting)
+        cluster_table(tables("random", 0, n=30), 3, **setting)
 
 
 def test_cuda_that_is_not_there() -> None:

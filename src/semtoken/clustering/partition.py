@@ -161,7 +161,8 @@ def cluster_table(
         rows = as_rows(table, metric)
     wanted = _check_numbers(n_clusters, rows.n)
     allowed = memory.budget(memory_budget)
-    threads = usable_threads() if threads is None else threads
+    threads = usable_threads() if threads is None else whole(threads, "threads", low=1)
+    tile = None if tile is None else whole(tile, "tile", low=1)
     settings = {
         "algorithm": algorithm,
         "linkage": linkage if algorithm == "agglomerative" else None,
