@@ -144,11 +144,11 @@ class Meant(NamedTuple):
     likely: tuple[int, ...]
     """The likely ones among them."""
     is_chosen: bool = False
-    """Whether it seems to be the chosen token."""
+    """True for an entry that seems to be the chosen token."""
     shared: bool = False
-    """Whether the name may be that of further tokens, which a list that is keyed by names has lost."""
+    """True if further tokens may have the name, which a list that is keyed by names has lost."""
     pooled: bool = False
-    """Whether all entries of this name count as one token, with the sum of their probabilities."""
+    """True if all entries of this name count as one token, with the sum of their probabilities."""
 
 
 class Alike(NamedTuple):
@@ -158,7 +158,7 @@ class Alike(NamedTuple):
     perhaps: float = 0.0
     """The mass of those of which it is not clear."""
     many: bool = False
-    """Whether any number of tokens that are not listed may be."""
+    """True if any number of tokens that are not listed may be spelled so, too."""
 
 
 class MeantStep(NamedTuple):
@@ -171,13 +171,13 @@ class MeantStep(NamedTuple):
     listed: list[tuple[Entry, Meant]]
     """The entries of the list."""
     any_special: bool = False
-    """Whether the chosen token's name says only that it is special."""
+    """True if the chosen token's name says only that it is special."""
     with_blank: int = 0
     """The number of names that begin with a blank."""
     without_blank: int = 0
     """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
     padded: bool = False
-    """Whether entries were left out that are beyond the vocabulary, so that the others had a share less than 1."""
+    """True if entries beyond the vocabulary were left out, so that the others had a share less than 1."""
 
 
 class Names(Protocol):
@@ -186,10 +186,10 @@ class Names(Protocol):
     size: int | None
     """The number of tokens that there are; None where the vocabulary is not known."""
 
-    def clear(self, steps: Sequence[TopStep], first: int) -> list[ListedStep]:
-        """Read the lists from the step `first` on, as long as all their names and numbers are clear, as nearly always.
+    def clear(self, step: TopStep, position: int) -> ListedStep | None:
+        """Read a list of which all names and numbers are clear, as nearly always; None for any other.
 
-        The results are those of `ListReader.any_list`, in a tenth of the time.
+        The result is that of `ListReader.any_list`, in a tenth of the time.
         """
 
     def meant(self, step: TopStep, before: Name | None, position: int) -> MeantStep:
@@ -261,7 +261,7 @@ class ListReader:
         """Read the steps that are given and have not been read; returns the number of the first one that was."""
         first = len(self.steps)
         while (at := len(self.steps)) < len(self._given):
-            read = self.names.clear(self._given, at) or [self.any_list(self._given[at], at)]
+            read = self._clear_from(at) or [self.any_list(self._given[at], at)]
             if self._ended_by is not None and not all(self.names.is_blank(step.token) for step in read):
                 raise not_in_vocabulary(*self._ended_by)  # text goes on behind it
             if read[0].stands_for and self._ended_by is None:
@@ -270,6 +270,16 @@ class ListReader:
             if (names := self.names.learned()) is not None:
                 self.names, self.steps, first = names, [], 0
         return first
+
+    def _clear_from(self, first: int) -> list[ListedStep]:
+        """The lists from a step on, up to the first that is not clear."""
+        read = []
+        for position in range(first, len(self._given)):
+            clear = self.names.clear(self._given[position], position)
+            if clear is None:
+                break
+            read.append(clear)
+        return read
 
     def any_list(self, step: TopStep, position: int) -> ListedStep:
         """Read the list of a step entry by entry, whatever is in it."""

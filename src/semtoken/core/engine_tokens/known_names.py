@@ -34,21 +34,11 @@ class KnownNames(Names):
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
 
-    def clear(self, steps: Sequence[TopStep], first: int) -> list[ListedStep]:
-        """Read lists of which every name and number is clear; see `Names.clear`."""
-        read = []
-        for at in range(first, len(steps)):
-            step = steps[at]
-            if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
-                # One such name shows how the engine names all tokens, from here on.
-                self._blanks_left_out, self._matches = True, self._names.matches_without_blank
-            clear = self._clear(step)
-            if clear is None:
-                break
-            read.append(clear)
-        return read
-
-    def _clear(self, step: TopStep) -> ListedStep | None:
+    def clear(self, step: TopStep, position: int) -> ListedStep | None:
+        """Read a list of which all names and numbers are clear; see `Names.clear`."""
+        if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
+            # One such name shows how the engine names all tokens, from here on.
+            self._blanks_left_out, self._matches = True, self._names.matches_without_blank
         log_probs = step.log_probs
         if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
             return None

@@ -199,23 +199,14 @@ class ListedNames(Names):
         surely = same and (same_in_files or self.naming.decoded)
         return True if surely and not (one.markup or another.markup) else None
 
-    def clear(self, steps: Sequence[TopStep], first: int) -> list[ListedStep]:
-        """Read lists of which every name and number is clear; see `Names.clear`."""
-        read = []
-        for at in range(first, len(steps)):
-            step = steps[at]
-            if not self.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
-                self.naming = self.naming._replace(texts=True)
-                if not at:  # it is seen before any list is read
-                    self._known = self.naming
-            clear = self._clear(step)
-            if clear is None:
-                break
-            read.append(clear)
-        return read
-
-    def _clear(self, step: TopStep) -> ListedStep | None:
-        """A list whose tokens all have a number, bytes but for the chosen one, and an id if one of them has."""
+    def clear(self, step: TopStep, position: int) -> ListedStep | None:
+        """Read a list whose tokens all have a number, bytes but for the chosen one, and an id if one of them has; see
+        `Names.clear`.
+        """
+        if not self.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
+            self.naming = self.naming._replace(texts=True)
+            if not position:  # it is seen before any list is read
+                self._known = self.naming
         names, log_probs = step.names, step.log_probs
         if names[0] in names[1:]:
             again = names.index(names[0], 1)
