@@ -207,7 +207,7 @@ class DecisionJob:
         """Refuse an output that is not the beginning of this job's."""
         if not done:
             return
-        if done > (n := sum(1 for _ in read_json_lines(self.source))):
+        if (n := sum(1 for _ in islice(read_json_lines(self.source), done))) < done:
             raise InvalidInputError(
                 f"{self.target} holds {done:,} lines, and {self.source} only {n:,}: it was made from other items. Name "
                 "another output."

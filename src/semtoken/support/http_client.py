@@ -26,6 +26,7 @@ from urllib.parse import SplitResult
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.inputs import shown_address, split_address
+from semtoken.support.splice import json_or_none
 from semtoken.support.text import error_text
 
 AT_ONCE = 8
@@ -86,10 +87,7 @@ class HttpReply:
     @property
     def values(self) -> Any:
         """The body parsed as JSON; None if it is not JSON."""
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
-            return None
+        return json_or_none(self.body)
 
     @property
     def is_page(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -20,6 +19,7 @@ from semtoken.decisions.wire.extension import (
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.strict_json import dump_json
+from semtoken.support.splice import json_or_none
 
 require("pydantic", extra="serve")
 
@@ -243,10 +243,7 @@ def _check_calls(items: Sequence[Item]) -> None:
 
 def _as_json(text: str) -> Any:
     """Arguments of a call as the JSON that they are, so that they are not escaped twice."""
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    arguments = json_or_none(text)
     return arguments if isinstance(arguments, dict) else text
 
 
