@@ -141,6 +141,29 @@ def test_a_reader_that_ends_early_gets_no_traceback(words: list[str]) -> None:
     assert running.returncode == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(
+    ("words", "when_full"),
+    [(["--version"], 1), (["--help"], 1), (["config"], 1), (["doctor", "--report"], 2)],
+    ids=["version", "help", "settings", "status of a check"],
+)
+def test_a_short_output_that_cannot_be_written_is_an_error_like_any_other(words: list[str], when_full: int) -> None:
+    """It waits in Python's buffer until the command has ended."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "semtoken", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
+    assert (done.returncode, done.stderr) == (
+        when_full,
+        "Error: There is no space left on the disk. Free some and try again.\n",
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # as `head` does when it has seen enough
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end in another way there")
 @pytest.mark.skipif(os.name != "posix", reason="closes a stream as a shell does")
 @pytest.mark.parametrize(

@@ -70,21 +70,14 @@ class Words:
 def launch(arguments: Sequence[str]) -> int:
     """Run a command line, and return the exit status."""
     words = Words(arguments)
-    place = words.place
-    if words.version:
-        print(f"semtoken {__version__}")
-        return 0
-    if words.help or not words.command or (place and len(words.command) == 1 and place[0] in SUBCOMMANDS):
-        from semtoken.cli.help import help_of
-
-        print(help_of(place))
-        return 0
-    name = place[0] if place else ""
+    name = words.place[0] if words.place else ""
     try:
-        return _run(words)
+        status = _run(words)
+        # Python's own flush comes after its last `except`: it would print a traceback and end with 120.
+        sys.stdout.flush()
+        return status
     except BrokenPipeError:  # a reader such as `head` has seen enough
-        # What is left in the buffer would raise the error again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _flush()
         return PIPE_CLOSED
     except (SemtokenError, ModuleNotFoundError, OSError) as error:
         if (message := _message(error, name)) is None:
@@ -92,6 +85,7 @@ def launch(arguments: Sequence[str]) -> int:
                 message = f"{type(error).__name__}: {one_line_of(error)}"
             else:
                 raise
+        _flush()
         _tell(f"Error: {message}")
         return Status.CANNOT_BE_DONE if isinstance(error, UsageError) else status_of_error(name)
     except KeyboardInterrupt:
@@ -106,7 +100,31 @@ def launch(arguments: Sequence[str]) -> int:
         return Status.CANNOT_BE_DONE
 
 
+def _flush() -> None:
+    """Write what is still in the buffer of standard output; what cannot be written is dropped, since Python would try
+    it again at its end.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(words: Words) -> int:
+    """Print the version or a help screen, or run the command, and return the exit status."""
+    place = words.place
+    if words.version:
+        print(f"semtoken {__version__}")
+        return 0
+    if words.help or not words.command or (place and len(words.command) == 1 and place[0] in SUBCOMMANDS):
+        from semtoken.cli.help import help_of
+
+        print(help_of(place))
+        return 0
+    return _run_command(words)
+
+
+def _run_command(words: Words) -> int:
     """Bind the words to the parameters of the command, with the settings that it reads, and call it."""
     from cyclopts import CycloptsError
 
