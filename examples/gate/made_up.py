@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.decisions import Answer, ReadingOptions
-from semtoken.decisions.answers import answer_values
+from semtoken.decisions.records import answer_values
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from gate_a_tool_call import MAY_RUN

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from semtoken import ScoredModel, TokenClusters
-from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import read_decisions
 from semtoken.support.text import with_bounds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -13,7 +13,7 @@ from semtoken import ScoredAnswer, Vocabulary, score_logits, score_logprobs
 from semtoken.core import ScoringRules
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.checked_list import check_number
-from semtoken.decisions.spellings import masses_from_top_tokens
+from semtoken.decisions.best_tokens import masses_from_top_tokens
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from tests.core.lists import words
 from tests.rows import each

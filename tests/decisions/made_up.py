@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import DecisionRecord, answer_values
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord, answer_values
 from semtoken.decisions.sides import DecisionSide
 from semtoken.decisions.wire import systemone
 from semtoken.decisions.wire.extension import answers_in

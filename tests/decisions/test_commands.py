@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Answer, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.comparing import compare
+from semtoken.decisions.records import read_decisions
 from semtoken.decisions.running import DecisionJob, in_order
 from semtoken.errors import BackendError, InvalidInputError
 from tests.cli.run import invoke

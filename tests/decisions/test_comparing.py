@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Predicate, Question, ReadingOptions
-from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
+from semtoken.decisions.asking_again import REWORDED, TURNED, ask_again
 from semtoken.decisions.audit_results import SideAudit
 from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import CalibratedQuestion, DecisionCalibrator
 from semtoken.decisions.comparing import compare, sensitivity
 from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import OptionScale
-from semtoken.decisions.running import REWORDED, TURNED, ask_again
+from semtoken.decisions.records import AskedQuestion, DecisionRecord
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.judge import KINDS, Claim, Share
-from semtoken.guarantees.measures import Drift
 from tests.decisions.made_up import changed
 from tests.json_lines import write_lines
 

@@ -11,7 +11,7 @@ import pytest
 
 from semtoken.decisions import Choice, ReadingOptions, Score, deciding
 from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses
-from semtoken.decisions.questions import OrderedQuestion, prompt_text
+from semtoken.decisions.prompts import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, block_beside, extension_of
 from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape

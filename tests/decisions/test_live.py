@@ -10,8 +10,8 @@ import pytest
 
 from semtoken import ScoredModel
 from semtoken.decisions import Choice, Predicate
-from semtoken.decisions.answers import read_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import read_decisions
 from tests.decisions.models import tiny
 from tests.decisions.test_commands import semtoken
 from tests.json_lines import read_lines, write_lines

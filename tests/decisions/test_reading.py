@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, ReadingOptions, Score, decide
-from semtoken.decisions.deciding import option_masses, prepare, run_to_end
-from semtoken.decisions.questions import OrderedQuestion, labels, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.deciding import prepare, run_to_end
+from semtoken.decisions.prompts import OrderedQuestion, labels, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.reading import option_masses
 from semtoken.decisions.spellings import spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError

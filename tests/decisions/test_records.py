@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from semtoken.decisions import Choice, Predicate, ReadingOptions, Score
-from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord, read_decisions, records_of
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import AskedQuestion, DecisionRecord, read_decisions, records_of
 from semtoken.decisions.saved import saved_decisions
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Answer, Choice
-from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.options import OptionScale
+from semtoken.decisions.records import DecisionRecord
 from semtoken.decisions.wire.extension import rounded_bounds
 from semtoken.errors import InvalidInputError
 from tests.decisions.made_up import read_from

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from semtoken.decisions.answers import AskedQuestion
 from semtoken.decisions.questions import READ_AS_USUAL
+from semtoken.decisions.records import AskedQuestion
 from semtoken.decisions.saved import decision_records, decision_rows, holds_decisions, is_decision, saved_decisions
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice
-from semtoken.decisions.answers import Answer, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.audit_results import SetAudit
 from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import PredictionSets, least_to_a_person
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInputError
 
 TEAM = Choice("Which?", list("abcd"), "team")

@@ -14,17 +14,18 @@ from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, Rea
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.audit_results import SetAudit, SideAudit
-from semtoken.decisions.deciding import _groups, _of_list, _of_row, prepare, shared_size
+from semtoken.decisions.deciding import prepare, shared_size
 from semtoken.decisions.options import PredictionSets
-from semtoken.decisions.questions import plain_tokens, prompt_tokens
+from semtoken.decisions.prompts import plain_tokens, prompt_tokens
+from semtoken.decisions.reading import _groups, _of_list, _of_row
 from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire.extension import WireRequest
 from semtoken.decisions.wire.shapes import OPENAI, SGLANG, SYSTEM_ONE
 from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.guarantees.auditing import AuditLimits
+from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
-from semtoken.guarantees.measures import Drift
 from semtoken.replies import read_reply
 from tests.decisions.models import tiny
 from tests.rows import each

@@ -12,8 +12,8 @@ import pytest
 
 from semtoken import ScoredModel
 from semtoken.decisions import Answer, Choice, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values, records_of
 from semtoken.decisions.tool_calls import (
     CUT_OFF,
     END_UNKNOWN,

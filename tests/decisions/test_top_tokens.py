@@ -19,9 +19,9 @@ from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.answers import OptionMasses, answer_from_masses
 from semtoken.decisions.asked_texts import AskedText, asked_texts
+from semtoken.decisions.best_tokens import masses_from_named_tokens, masses_from_top_tokens
 from semtoken.decisions.deciding import prepare, read_masses, run_to_end
-from semtoken.decisions.questions import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
-from semtoken.decisions.spellings import masses_from_named_tokens, masses_from_top_tokens
+from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens, without_markup
 from semtoken.errors import InvalidInputError, InvalidLogits
 from tests.decisions.models import tiny
 from tests.rows import each

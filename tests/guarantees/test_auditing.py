@@ -9,9 +9,9 @@ import pytest
 
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.auditing import AnswersAudit, AuditLimits, audit_answers
+from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.journal.watch import GuaranteeReport
 from semtoken.guarantees.judge import Share, Verdict
-from semtoken.guarantees.measures import Drift
 from tests.guarantees.made_up import fitted
 
 FAR, FEW, TOO_FEW = (Drift(0.3, 0.2, 0.4, 400, n) for n in (100, 30, 29))

@@ -22,12 +22,13 @@ from semtoken.core.results import ScoredAnswer, ScoredToken
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees import Fingerprint
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record
-from semtoken.guarantees.calibrator import cross_validated
+from semtoken.guarantees.cross_validation import cross_validated
 from semtoken.guarantees.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
+from semtoken.guarantees.drift import drift
 from semtoken.guarantees.exact import forecast
 from semtoken.guarantees.labeling import label_order
 from semtoken.guarantees.labels import labeled
-from semtoken.guarantees.measures import drift, report
+from semtoken.guarantees.measures import report
 from semtoken.stream import stream_generate
 from semtoken.support.almanac import load_questions
 from tests.guarantees.made_up import simulated

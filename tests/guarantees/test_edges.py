@@ -18,7 +18,7 @@ from semtoken.guarantees.answer_records import answer_record
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fitting import _round_up
 from semtoken.guarantees.labels import identities
-from semtoken.guarantees.threshold import Bands, GroupThresholds
+from semtoken.guarantees.threshold_sets import Bands, GroupThresholds
 from tests.guarantees.test_calibrator import drawn, response
 
 

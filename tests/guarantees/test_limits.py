@@ -17,6 +17,7 @@ import semtoken as st
 from semtoken.choices import Guarantee
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.journal.database import cause, engine_of, url_of
 from semtoken.guarantees.journal.entries import _name
 from semtoken.guarantees.journal.export import records
@@ -25,7 +26,6 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import _compared, guarantee_report, watch
 from semtoken.guarantees.journal.writer import JournalWriter
 from semtoken.guarantees.judge import KINDS, Claim
-from semtoken.guarantees.measures import Drift
 from tests.cli.run import invoke
 from tests.guarantees.made_up import entry, filled, fitted, rows_of
 

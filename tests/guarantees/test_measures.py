@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binomtest, bootstrap, ks_2samp
 
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.measures import Bin, calibration_error, drift, log_losses, reliability, report
+from semtoken.guarantees.drift import drift
+from semtoken.guarantees.measures import Bin, calibration_error, log_losses, reliability, report
 
 
 def world(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 import semtoken as st
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.betting import wrong_share
+from semtoken.guarantees.drift import drift
 from semtoken.guarantees.journal.labels import add_label, agreement, queue, undo
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import guarantee_report, watch
 from semtoken.guarantees.judge import KINDS, Claim
-from semtoken.guarantees.measures import drift
 from tests.cli.run import invoke
 from tests.guarantees.conftest import database_url
 from tests.guarantees.made_up import DAY, entry, filled, fitted, labeled, rows_of

@@ -11,8 +11,9 @@ import numpy as np
 
 from semtoken import Calibrator, Threshold
 from semtoken.decisions import Predicate
-from semtoken.decisions.answers import Answer, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord
 from tests.guarantees.worlds import WORLDS
 from tests.hostile.damage import each_damage, files_of
 from tests.hostile.outcomes import Outcome

@@ -15,8 +15,8 @@ import numpy as np
 
 from semtoken import Calibrator, TokenClusters, Vocabulary
 from semtoken.decisions import Answer, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values
 from semtoken.errors import SemtokenError
 from semtoken.guarantees.calibrator import NAME
 from tests import tiny

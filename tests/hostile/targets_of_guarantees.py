@@ -16,8 +16,9 @@ import semtoken
 from semtoken import Calibrator, Threshold
 from semtoken.bench.judges import agreement, correctness, tally
 from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, decide_about
-from semtoken.decisions.answers import Answer, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord
 from semtoken.guarantees import Fingerprint
 from tests.hostile.functions import Target
 

@@ -23,8 +23,8 @@ import pytest
 
 import semtoken
 from semtoken.decisions import Answer, Predicate
-from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.arrays import real_numbers
 from tests.hostile import (

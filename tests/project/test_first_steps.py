@@ -10,7 +10,7 @@ import pytest
 
 import semtoken as st
 from semtoken.decisions import Answer, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values, records_of
+from semtoken.decisions.records import answer_values, records_of
 from tests.cli.run import invoke
 
 ROOT = Path(__file__).parents[2]

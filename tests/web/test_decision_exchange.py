@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from semtoken.decisions import Predicate, ReadingOptions
-from semtoken.decisions.answers import Answer, answer_values, records_of
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values, records_of
 from tests.web.servers import wait_until
 from tests.web.test_journal_servers import exchange_at, started
 

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse
 
 from semtoken import ScoredModel
 from semtoken.decisions import Answer, Predicate, ReadingOptions
-from semtoken.decisions.answers import answer_values, records_of
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values, records_of
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.serve.app import serve_app

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from scipy.stats import rankdata
 
 from semtoken.decisions import Choice, Predicate
-from semtoken.decisions.answers import Answer, DecisionRecord, OptionMasses, answer_from_masses
+from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses
 from semtoken.decisions.auditing import Share, audit
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInputError
 
 MODELS = ("smollm2", "qwen")

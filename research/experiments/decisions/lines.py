@@ -17,7 +17,7 @@ from figures import Setting, answers_of, items_of
 from read import question_of
 
 from semtoken.decisions import ReadingOptions
-from semtoken.decisions.answers import answer_values
+from semtoken.decisions.records import answer_values
 
 NEEDED = ("question", "asked", "kind", "options", "probabilities", "value")
 

@@ -21,7 +21,7 @@ from promise import ALPHA, DELTA, LABELS, scores
 from state_worlds import StateWorld, draw
 
 import semtoken as st
-from semtoken.guarantees.measures import drift
+from semtoken.guarantees.drift import drift
 
 Draw = Callable[[np.random.Generator, int], StateWorld]
 DIMENSIONS, RECENT, REFERENCE = 24, 400, 10_000

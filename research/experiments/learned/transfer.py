@@ -14,7 +14,7 @@ import numpy as np
 from learning import Readings, fit
 from sets import the_set
 
-from semtoken.guarantees.measures import drift
+from semtoken.guarantees.drift import drift
 from semtoken.methods.metrics import paired_difference
 
 FIELDS = ("fitted", "applied", "judge", "labels", "answers", "gain", "low", "high", "distance", "distance_low")

@@ -17,7 +17,8 @@ import sys
 
 import numpy as np
 
-from semtoken.guarantees.measures import drift, wilson
+from semtoken.guarantees.drift import drift
+from semtoken.guarantees.measures import wilson
 
 LABELLED, NEWEST, SCALE = 300, 2_000, 0.5
 QUESTIONS = {0.0: (1, 3, 5, 8, 12, 20, 60, 200, 2_000), 0.5: (8, 12, 60, 200, 2_000)}

@@ -20,8 +20,8 @@ from semtoken.errors import BackendError, InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from semtoken.decisions.asking_again import AskedAgain
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import AskedAgain
 
 STYLES = {"kept": "bold green", "unknown": "bold", "broken": "bold red", "no_guarantee": "bold"}
 
@@ -80,8 +80,9 @@ def audit(
         refuse_useless(of_decisions, f"with {of_answers}, which is a calibrator of answers")
         return _audit_answers(of_answers, Path(source), settings.audit, as_json=as_json)
     assert for_decisions is not None
+    from semtoken.decisions.asking_again import AskedAgain
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import AskedAgain, are_items
+    from semtoken.decisions.running import are_items
 
     fitted = DecisionCalibrator.load(for_decisions)
     server = None
@@ -158,7 +159,8 @@ def _asked_again(
     in_use: SettingsInUse,
 ) -> AskedAgain:
     """The answers of a server to the labeled items, as the calibrator of a folder had them asked, and in other ways."""
-    from semtoken.decisions.running import ask_again, kept_until_asked, read_questions
+    from semtoken.decisions.asking_again import ask_again, kept_until_asked
+    from semtoken.decisions.running import read_questions
 
     server.announce("the labeled items", in_use)
     ask, most = server.ask(), in_use.settings.audit.variants

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from semtoken import ScoredModel
     from semtoken.clustering.token_clusters import TokenClusters
     from semtoken.core.rules import ScoringRules
-    from semtoken.decisions.answers import DecisionRecord
+    from semtoken.decisions.records import DecisionRecord
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.guarantees.fingerprint import Fingerprint

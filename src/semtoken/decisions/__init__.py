@@ -1,14 +1,18 @@
 """Typed questions (is it so? which of these? how much?) and the probability of every answer that is allowed.
 
-    questions.py -> spellings.py -> deciding.py -> answers.py
+    questions.py -> prompts.py -> spellings.py -> reading.py -> deciding.py -> answers.py
 
-questions.py         Predicate, Choice, Score, their options, how probabilities are read; prompts and their tokens
-spellings.py         how options are spelled in tokens, and the mass of each, also from a server's lists of best tokens
-deciding.py          questions about states, of any form, answered together by a model in this process
-answers.py           probabilities, confidence, allowed mass, spread over orders; lines of files (running.py makes them)
+questions.py         Predicate, Choice, Score, their options, and how probabilities are read
+prompts.py           the options in each of their orders, and the prompts, as texts and as tokens
+spellings.py         how options are spelled in tokens, and how probable each spelling makes its option
+reading.py           these probabilities, read with a model in this process
+deciding.py          questions about states, of any form, answered together by that model
+answers.py           probabilities, confidence, allowed mass, spread over orders
+records.py           answers as lines of files, which running.py makes
 wire/                the two wire formats
+best_tokens.py       the probabilities of options by a server's lists of its best tokens
 asked_texts.py       questions as texts, and what lists of the best tokens say of their options; nothing is sent
-remote.py            questions to a server
+remote.py            questions to a server; asking_again.py puts those of a calibrator to another one
 saved.py             saved replies to typed questions, with labels as people write them (labels.py)
 calibrating.py       probabilities and guarantees from labeled answers, for each side of a question (sides.py) and for
                      all of its options (options.py); doubts.py says beforehand what the labels cannot support

@@ -16,23 +16,10 @@ from typing import Any, TypeAlias
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.decisions.answers import Answer, answers_to, in_all_orders
-from semtoken.decisions.questions import (
-    OrderedQuestion,
-    Question,
-    ReadingOptions,
-    continued_text,
-    in_each_order,
-    prompt_text,
-    without_markup,
-)
-from semtoken.decisions.spellings import (
-    OptionReader,
-    masses_from_named_tokens,
-    masses_from_top_tokens,
-    spellings_of,
-    surfaces_of,
-    tokens_to_read,
-)
+from semtoken.decisions.best_tokens import masses_from_named_tokens, masses_from_top_tokens, tokens_to_read
+from semtoken.decisions.prompts import OrderedQuestion, continued_text, in_each_order, prompt_text, without_markup
+from semtoken.decisions.questions import Question, ReadingOptions
+from semtoken.decisions.spellings import OptionReader, spellings_of, surfaces_of
 from semtoken.errors import InvalidInputError
 from semtoken.replies import Reply
 from semtoken.replies.formats import ProbeQuestion, Shape

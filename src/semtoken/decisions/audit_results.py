@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from semtoken.decisions.options import PredictionSets
 from semtoken.decisions.sides import DecisionSide
 from semtoken.guarantees.auditing import AuditLimits
+from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.exact import percent
 from semtoken.guarantees.judge import CONFIDENCE, KINDS, AverageClaim, Share, Verdict, run_sentence
-from semtoken.guarantees.measures import Drift
 
 
 @dataclass(frozen=True)

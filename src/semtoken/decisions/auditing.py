@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from semtoken.decisions.answers import DecisionRecord
 from semtoken.decisions.audit_results import Audit, LevelOutcome, QuestionAudit, SetAudit, SideAudit
 from semtoken.decisions.calibrating import CalibratedQuestion, DecisionCalibrator, short
+from semtoken.decisions.records import DecisionRecord
 from semtoken.decisions.sides import DecisionSide, scores_of
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import Threshold

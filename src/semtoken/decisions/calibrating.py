@@ -18,9 +18,10 @@ import msgspec
 
 from semtoken.choices import Guarantee
 from semtoken.core.results import Decision
-from semtoken.decisions.answers import Answer, AskedQuestion, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.options import OptionScale, PredictionSets, agreeing, labels_for_sets
 from semtoken.decisions.questions import ReadingOptions
+from semtoken.decisions.records import AskedQuestion, DecisionRecord
 from semtoken.decisions.sides import DecisionSide, SavedSide
 from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.calibrator import to_bytes

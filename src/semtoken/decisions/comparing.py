@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from semtoken.decisions.answers import Answer, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.judge import Share
 from semtoken.guarantees.measures import Interval, mean_intervals

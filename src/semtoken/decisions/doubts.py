@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from semtoken.choices import Guarantee
-from semtoken.decisions.answers import LEAST_ALLOWED, DecisionRecord
+from semtoken.decisions.answers import LEAST_ALLOWED
 from semtoken.decisions.options import labels_for_sets, least_to_a_person
+from semtoken.decisions.records import DecisionRecord
 from semtoken.guarantees.exact import labels_needed, percent
 
 

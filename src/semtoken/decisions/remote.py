@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 from urllib.parse import urlunsplit
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.decisions.answers import Answer, unwrapped
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import AskedText, Masses, asked_texts
 from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
+from semtoken.decisions.records import unwrapped
 from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire.extension import KEY
 from semtoken.decisions.wire.shapes import (

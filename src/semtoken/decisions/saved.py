@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semtoken.decisions.answers import (
-    Answer,
+from semtoken.decisions.answers import Answer
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
+from semtoken.decisions.records import (
     DecisionRecord,
     first_line,
     hash_of_state,
@@ -17,8 +19,6 @@ from semtoken.decisions.answers import (
     records_of,
     unwrapped,
 )
-from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import IDS

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from semtoken.choices import Guarantee
-from semtoken.decisions.answers import DecisionRecord
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.calibrator import to_bytes

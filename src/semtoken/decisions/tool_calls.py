@@ -18,9 +18,10 @@ from semtoken.core.parts import CallConfidence, Part, ToolCall, call_confidences
 from semtoken.core.parts.fields import ARGUMENTS
 from semtoken.core.parts.json_values import all_json
 from semtoken.core.results import ScoredAnswer
-from semtoken.decisions.answers import Answer, DecisionRecord
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.questions import ReadingOptions
+from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import Reply, ReplyChoice, read_reply, score_reply
 from semtoken.replies.segments import is_whole

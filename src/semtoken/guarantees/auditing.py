@@ -10,10 +10,10 @@ from typing import Any
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.drift import FEWEST_RECENT, Drift
 from semtoken.guarantees.fingerprint import models_sentence
 from semtoken.guarantees.judge import Share, Verdict, judge
 from semtoken.guarantees.labels import PRODUCT
-from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ from semtoken.core.results import Decision
 from semtoken.core.scored_token import Flag
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import measures
-from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, maps_of
+from semtoken.guarantees.cross_validation import cross_validated
+from semtoken.guarantees.curves import FITS, Curve, VennAbers, fit_venn_abers, maps_of, mean_probability
+from semtoken.guarantees.drift import Drift, drift
 from semtoken.guarantees.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
@@ -43,7 +45,6 @@ from semtoken.guarantees.labels import (
     one_for_each,
     require_enough,
 )
-from semtoken.guarantees.measures import Drift, drift
 from semtoken.guarantees.threshold import Threshold
 from semtoken.methods.metrics.resampling import numbered
 from semtoken.support.arrays import FloatArray
@@ -55,6 +56,9 @@ from semtoken.version import __version__
 
 NAME = "calibrator.json"
 FORMAT, FORMAT_VERSION = "semtoken.calibrator", 1
+CHANGED = "It was changed after it was written: its checksum does not match. Copy the file again."
+INFINITY = "inf"
+"""Stands in a file for the threshold that accepts everything, since JSON has no infinity."""
 CHANCE_REPEATS = 0.1
 """Up to this share of answers may be known ones without being taken for those of the fit: short answers recur."""
 ALIKE = 0.02
@@ -414,7 +418,7 @@ class Calibrator:
         maps = [] if self.curve is None else [self.curve]
         if "venn-abers" in maps_of(self.method):
             maps.append(self.venn_abers)
-        return _mean_probability(maps, self.n, scores)
+        return mean_probability(maps, self.n, scores)
 
 
 def fitted(answers: LabeledScores, method: CurveName) -> Calibrator:
@@ -451,67 +455,6 @@ def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | 
     return numbers if numbers.max() + 1 < numbers.size else None
 
 
-def cross_validated(
-    answers: LabeledScores,
-    method: CurveName,
-    *,
-    groups: npt.NDArray[np.intp] | None = None,
-    folds: int = 10,
-    seed: int = 0,
-) -> tuple[FloatArray, FloatArray]:
-    """Probabilities by calibrators that did not see the answers, and the base rates of the same folds.
-
-    Parameters
-    ----------
-    answers : LabeledScores
-        n labeled answers, none of them blank.
-    method
-        The kind of map, as for `Calibrator.fit`.
-    groups : array of shape (n,), optional
-        The numbers of the answers' questions, from 0. Answers of one group are in one fold. Default: each its own.
-    folds, seed : int
-        Into how many parts the groups are dealt, and the seed of that.
-
-    Returns
-    -------
-    two arrays of shape (n,)
-        The probability of being right in [1 / (m + 2), (m + 1) / (m + 2)], where m answers are in the other folds, and
-        the share of right ones among these.
-
-    Raises
-    ------
-    InvalidInputError
-        So few groups that the others hold right or wrong answers alone.
-    """
-    group = np.arange(answers.n) if groups is None else groups
-    # Whole groups are dealt: an answer to the same question would tell the calibrator about the one that is held out.
-    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
-    probabilities, base = np.empty(answers.n), np.empty(answers.n)
-    for of_fold in np.array_split(order, folds):
-        is_held = np.isin(group, of_fold)
-        held, rest = np.flatnonzero(is_held), np.flatnonzero(~is_held)
-        part = LabeledScores(answers.log_confidence[rest], answers.correct[rest], 0)
-        if groups is not None and not 0 < part.n_correct < part.n:
-            raise InvalidInputError(
-                f"Too few different questions to cross-validate: {order.size}. Without a tenth of them no right or no "
-                "wrong answer is left. Give answers to further questions."
-            )
-        maps = [FITS[name](part.log_confidence, part.correct) for name in maps_of(method)]
-        probabilities[held] = _mean_probability(maps, part.n, answers.log_confidence[held])
-        base[held] = part.n_correct / part.n
-    return probabilities, base
-
-
-def _mean_probability(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
-    """The mean of the maps, within what n labels can show."""
-    # The maps take finite numbers only; the caller puts NaN where an answer is blank.
-    safe = np.where(np.isneginf(scores), 0.0, scores)
-    mean = np.mean([curve(safe) for curve in maps], axis=0)
-    # n labels cannot show a probability nearer to 0 or 1 than this (Laplace's rule of succession).
-    probabilities: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
-    return probabilities
-
-
 def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
     """A calibrator, and the bytes that it was read from, with errors that name its directory or file."""
     if not isinstance(directory, str | os.PathLike):
@@ -527,11 +470,6 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
         raise ArtifactError(f"{path} cannot be used. {error}") from error
     except ValueError as error:  # no file can have that name
         raise ArtifactError(f"There is no calibrator {shown(str(path))}.") from error
-
-
-CHANGED = "It was changed after it was written: its checksum does not match. Copy the file again."
-INFINITY = "inf"
-"""Stands in a file for the threshold that accepts everything, since JSON has no infinity."""
 
 
 def to_bytes(calibrator: Calibrator, version: str = __version__) -> bytes:

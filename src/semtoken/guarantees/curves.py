@@ -246,3 +246,13 @@ def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tu
     changes = np.flatnonzero(np.diff(values) != 0)
     kept = np.append(0, changes + 1)
     return tuple(map(float, edges[changes])), tuple(map(float, values[kept]))
+
+
+def mean_probability(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
+    """The mean of the maps, within what n labels can show."""
+    # The maps take finite numbers only; the caller puts NaN where an answer is blank.
+    safe = np.where(np.isneginf(scores), 0.0, scores)
+    mean = np.mean([curve(safe) for curve in maps], axis=0)
+    # n labels cannot show a probability nearer to 0 or 1 than this (Laplace's rule of succession).
+    probabilities: FloatArray = np.clip(mean, 1 / (n + 2), (n + 1) / (n + 2))
+    return probabilities

@@ -17,7 +17,7 @@ from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_mode
 from semtoken.guarantees.fitting import FEWEST_UNLABELED
 from semtoken.guarantees.labels import LabeledScores, labeled
 from semtoken.guarantees.measures import Report
-from semtoken.guarantees.threshold import places_of_groups
+from semtoken.guarantees.threshold_sets import places_of_groups
 
 REPORT = "report.html"
 """The name of the report beside a calibrator."""

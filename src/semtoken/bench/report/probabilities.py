@@ -35,7 +35,7 @@ from semtoken.bench.report.table import (
     share,
 )
 from semtoken.bench.results import Cell
-from semtoken.guarantees.calibrator import cross_validated
+from semtoken.guarantees.cross_validation import cross_validated
 from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabeledScores
 from semtoken.guarantees.measures import Interval, Report, calibration_error, reliability, report
 from semtoken.methods.metrics import (

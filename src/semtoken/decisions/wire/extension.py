@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.decisions.answers import Answer, chosen_value, intervals, plain, share, unanswered
+from semtoken.decisions.answers import Answer, plain, unanswered
 from semtoken.decisions.questions import Question, ReadingOptions
+from semtoken.decisions.records import chosen_value, intervals, share
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 

@@ -14,13 +14,13 @@ from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.auditing import NO_LIMITS, AuditLimits
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.drift import FEWEST_RECENT, Drift
 from semtoken.guarantees.fingerprint import models_sentence
 from semtoken.guarantees.journal.database import entries
 from semtoken.guarantees.journal.entries import answer_of
 from semtoken.guarantees.journal.labels import labeled_sample, open_before
 from semtoken.guarantees.journal.store import InUse, Journal, Row
 from semtoken.guarantees.judge import Claim, watched
-from semtoken.guarantees.measures import FEWEST_RECENT, Drift
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_guarantee"]
 RECENT_SCORES = 2_000

@@ -1,0 +1,160 @@
+"""How probable the options are after their prompts, read with a model in this process.
+
+A transformers model reads all prompts as one tree, and goes on from it; other engines read each place as a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from semtoken.decisions.prompts import OrderedQuestion
+from semtoken.decisions.spellings import LogMasses, OptionReader, OptionSpelling, Path
+from semtoken.errors import InvalidLogits
+from semtoken.methods.observers.steps import Observer, Step
+from semtoken.models.base import Backend
+from semtoken.support.arrays import FloatArray, IdArray, is_tensor
+
+Place: TypeAlias = tuple[int, Path]
+"""Number of a prompt, and the tokens that follow it."""
+Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
+"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`); gives
+their log-probabilities, place by place.
+"""
+AT_ONCE = 32
+"""The number of places that are read together where an engine reads each as a reply."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedPrompt:
+    """The prompt of one question with its options in one order, as token ids."""
+
+    number: int
+    """The place of the question among those of its inquiry."""
+    shown: OrderedQuestion
+    ids: tuple[int, ...]
+    spellings: tuple[OptionSpelling, ...]
+    """The spellings of the options, in the order in which these are shown."""
+
+
+def option_masses(
+    backend: Backend, prompts: Sequence[PreparedPrompt]
+) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
+    """Lower and upper bound of the mass of each option, [options] each, for each prompt, in the order that it shows.
+
+    Pauses after some prompts, and after pieces of what is read together, so that a server can do other work in between;
+    see `semtoken.models.transformers.trees.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
+    gives NaN, `InvalidInputError` if the engine cannot read a prompt.
+    """
+    masses: list[tuple[FloatArray, FloatArray]] = []
+    for group in _groups(backend, [prompt.ids for prompt in prompts]):
+        masses += yield from _masses_of_group(backend, [prompts[n] for n in group])
+        yield 0
+    return masses
+
+
+def _masses_of_group(
+    backend: Backend, prompts: Sequence[PreparedPrompt]
+) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
+    readers = [OptionReader(prompt.spellings) for prompt in prompts]
+    look = yield from _look_at(backend, [prompt.ids for prompt in prompts])
+    # Two looks are enough: all spellings that are worth it are followed to their ends at once.
+    ends = [(place, ()) for place in range(len(prompts))]
+    starts = yield from look(ends, [reader.first_tokens for reader in readers])
+    wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
+    places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
+    tokens = [by_path[path] for by_path in wanted for path in by_path]
+    # Most questions have options of one token each, and need no second look.
+    log_masses = (yield from look(places, tokens, last=True)) if places else []
+    further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
+    for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
+        pairs = zip(low.tolist(), high.tolist(), strict=True)
+        further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
+    return [reader.masses(by_path) for reader, by_path in zip(readers, further, strict=True)]
+
+
+def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    if not getattr(backend, "reads_trees", False):
+        return [list(range(first, min(first + AT_ONCE, len(prompts)))) for first in range(0, len(prompts), AT_ONCE)]
+    from semtoken.models.transformers.trees import groups_of
+
+    return groups_of(prompts)
+
+
+def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Look]:
+    """A function of places and tokens that gives their log-probabilities."""
+    if not getattr(backend, "reads_trees", False):
+        return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
+    tree = backend.tree(prompts)  # type: ignore[attr-defined]  # only transformers models read trees
+    yield from tree.begin()
+
+    def look(
+        places: Sequence[Place], tokens: Sequence[IdArray], last: bool = False
+    ) -> Generator[int, int | None, list[LogMasses]]:
+        masses: dict[int, LogMasses] = {}
+
+        def take(number: int, row: Any) -> None:
+            masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
+
+        yield from tree.read(places, take, last=last)
+        return [masses[number] for number in range(len(places))]
+
+    return look
+
+
+def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
+    """Log-probabilities of some tokens in a row of raw logits [columns], of which `size` are tokens."""
+    if is_tensor(row):
+        # Rows may have more columns than the vocabulary (padding to a multiple), and these are no tokens.
+        logits = row[:size].float()
+        values = (logits[ids] - logits.logsumexp(-1)).cpu().numpy().astype(np.float64)
+    else:
+        logits = np.asarray(row[:size], dtype=np.float64)
+        top = logits.max()
+        values = logits[ids] - top - np.log(np.exp(logits - top).sum())
+    if np.isnan(values).any():
+        raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
+    # The subtraction can leave a hair above 0, which would be a probability above 1.
+    values = np.minimum(values, 0.0)
+    return values, values
+
+
+def _read_as_replies(
+    backend: Backend, prompts: Sequence[Sequence[int]], places: Sequence[Place], tokens: Sequence[IdArray]
+) -> Generator[int, int | None, list[LogMasses]]:
+    looked = _LookedUp(tokens)
+    # An engine reads replies only, so each place is given a reply of one token, whichever it is.
+    sentinels = [[int(ids[0])] for ids in tokens]
+    backend.read([[*prompts[number], *path] for number, path in places], sentinels, [looked], batch_size=AT_ONCE)
+    yield 0
+    return [looked.found[place] for place in range(len(places))]
+
+
+class _LookedUp(Observer):
+    """Keeps the log-probabilities of some tokens at the first step of each reply."""
+
+    def __init__(self, tokens: Sequence[IdArray]) -> None:
+        self.found: dict[int, LogMasses] = {}
+        self._tokens = tokens
+
+    def observe(self, step: Step) -> None:
+        """Take in one step of some replies."""
+        for k, answer in enumerate(step.answers):
+            ids = self._tokens[answer]
+            if step.logits is not None:
+                self.found[answer] = _of_row(step.logits[step.rows[k]], ids, step.size)
+            else:
+                self.found[answer] = _of_list(*step.best[k], ids)
+
+
+def _of_list(listed: IdArray, log_probs: FloatArray, ids: IdArray) -> LogMasses:
+    """Bounds from a list of the best tokens: one that is not listed lies between nothing and the last of the list."""
+    known = dict(zip(listed.tolist(), log_probs.tolist(), strict=True))
+    # No token outside the list can have more than what the list leaves over.
+    left = np.log(max(1e-300, 1.0 - float(np.exp(log_probs).sum())))
+    most = min(float(np.min(log_probs)), float(left))
+    low = np.array([known.get(token, -np.inf) for token in ids.tolist()])
+    return low, np.array([known.get(token, most) for token in ids.tolist()])
