@@ -21,7 +21,7 @@ from semtoken.core.parts import Parts
 from semtoken.core.results import Answers, Decision, Flag
 from semtoken.core.results.cards import token_rows
 from semtoken.core.results.confidence import RANKS
-from semtoken.support.text import MOST_ROWS, element
+from semtoken.support.html_elements import MOST_ROWS, element
 from tests import worked
 from tests.browsers import needed
 from tests.core.shown import NASTY, Seen, answer

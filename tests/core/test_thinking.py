@@ -12,7 +12,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.methods.observers.method_scores import phrase_log_probs
-from semtoken.support.text import thinking_end, unclear_mark
+from semtoken.support.thinking import thinking_end, unclear_mark
 from tests.core.shown import answer
 from tests.rows import each
 

@@ -28,7 +28,7 @@ from semtoken.replies import score_reply
 from semtoken.replies.checking import rank_replies
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.support.files.strict_json import dump_json
-from semtoken.support.splice import load_json
+from semtoken.support.plain_values import load_json
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.bench.runs import tiny_model, tiny_questions

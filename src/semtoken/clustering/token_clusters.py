@@ -31,8 +31,9 @@ from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.almanac import ALMANAC, almanac_clusters_path
 from semtoken.support.arrays import IdArray, real_numbers
 from semtoken.support.files import artifacts
+from semtoken.support.html_elements import card, folded, heading, note, table
 from semtoken.support.inputs import instance, shown
-from semtoken.support.text import card, did_you_mean, folded, heading, note, table
+from semtoken.support.text import did_you_mean
 
 LabelArray = npt.NDArray[np.int32]
 

@@ -50,8 +50,8 @@ from semtoken.methods.metrics.resampling import numbered
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
+from semtoken.support.html_elements import card, heading, note
 from semtoken.support.inputs import instance, place, shown, whole
-from semtoken.support.text import card, heading, note
 from semtoken.version import __version__
 
 NAME = "calibrator.json"

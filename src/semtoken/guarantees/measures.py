@@ -11,7 +11,8 @@ import numpy.typing as npt
 from semtoken.methods.metrics.resampling import multiplicities
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
-from semtoken.support.text import card, folded, heading, note, number, table
+from semtoken.support.html_elements import card, folded, heading, note, table
+from semtoken.support.text import number
 
 RESAMPLES = 2000
 BINS, PER_BIN = 10, 10

@@ -20,8 +20,8 @@ from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, fingerpr
 from semtoken.guarantees.fitting import fit
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.labels import PRODUCT, chosen_method, labeled, log_confidences
+from semtoken.support.html_elements import card, heading, note
 from semtoken.support.inputs import real
-from semtoken.support.text import card, heading, note
 
 Level: TypeAlias = Annotated[float, Meta(gt=0, lt=1)]
 """A number in (0, 1), as files are held to it."""

@@ -27,7 +27,7 @@ from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
 from semtoken.support.inputs import one_of, real, text
-from semtoken.support.splice import parse_reply, plain
+from semtoken.support.plain_values import parse_reply, plain
 from semtoken.support.untrusted import as_object
 
 UNFINISHED = ('"done":false', '"done": false')

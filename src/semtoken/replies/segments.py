@@ -33,7 +33,7 @@ from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep, spellings
 from semtoken.core.parts import ToolCall
 from semtoken.core.results import Distribution
-from semtoken.support.text import may_hold_marks, thinking_end, unclear_mark
+from semtoken.support.thinking import may_hold_marks, thinking_end, unclear_mark
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
 from semtoken.replies.reading import ReplyContext, ReplyReading
 from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
-from semtoken.support.splice import parse_reply, plain
+from semtoken.support.plain_values import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
 from semtoken.support.text import error_text
 from semtoken.support.untrusted import as_object

@@ -26,7 +26,7 @@ from urllib.parse import SplitResult
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.inputs import shown_address, split_address
-from semtoken.support.splice import json_or_none
+from semtoken.support.plain_values import json_or_none
 from semtoken.support.text import error_text
 
 AT_ONCE = 8

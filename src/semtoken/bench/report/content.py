@@ -55,7 +55,7 @@ from semtoken.bench.report.probabilities import (
 from semtoken.bench.report.table import Table, as_html
 from semtoken.bench.results import RunResults, answers_table
 from semtoken.guarantees.calibrator import Calibrator
-from semtoken.support.text import card, folded, heading, note
+from semtoken.support.html_elements import card, folded, heading, note
 
 if TYPE_CHECKING:
     pass

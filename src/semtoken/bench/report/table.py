@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from semtoken.support.extras import require
-from semtoken.support.text import Html, concatenate, element, one_line
-from semtoken.support.text import table as html_table
+from semtoken.support.html_elements import Html, concatenate, element
+from semtoken.support.html_elements import table as html_table
+from semtoken.support.text import one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

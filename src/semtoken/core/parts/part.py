@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from semtoken.core.scored_token import Flag
-from semtoken.support.text import card, element, note, number, shortened, table, with_bounds, with_noun
+from semtoken.support.html_elements import card, element, note, table
+from semtoken.support.text import number, shortened, with_bounds, with_noun
 
 PartEquality = Literal["exact", "surface", "meaning", "mixed"]
 """The tokens that count as the same: itself only; any token of the same spelling up to case and spaces; any token that

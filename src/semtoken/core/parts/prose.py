@@ -16,7 +16,7 @@ from semtoken.core.parts.budget import Budget
 from semtoken.core.parts.part import FoundPart
 from semtoken.errors import BudgetExceededError
 from semtoken.support.extras import require
-from semtoken.support.text import thinking_end
+from semtoken.support.thinking import thinking_end
 
 Ranges = list[tuple[int, int]]
 """The beginning and end of stretches of a text, in characters."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from semtoken.core.parts.part import SOME_DOUBT, Part, confidence_text, level_of
 from semtoken.core.scored_token import ScoredToken, describe_alternatives
-from semtoken.support.text import END, NEWLINE, Html, concatenate, element, folded, note, number, table, with_bounds
+from semtoken.support.html_elements import Html, concatenate, element, folded, note, table
+from semtoken.support.text import END, NEWLINE, number, with_bounds
 
 MARKS = {
     "weak": ("under 0.5", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),

@@ -18,7 +18,8 @@ from semtoken.core.parts.newness import new_phrases
 from semtoken.core.parts.part import Part
 from semtoken.core.parts.prose import is_sentence
 from semtoken.core.scored_token import ScoredToken, TokenMark
-from semtoken.support.text import percent, shortened, thinking_end, with_bounds
+from semtoken.support.text import percent, shortened, with_bounds
+from semtoken.support.thinking import thinking_end
 
 RANKS = "Confidence ranks answers; it is not a probability of being right."
 """A sentence for readers where there is no calibrator; a page or an output of a command says it once."""

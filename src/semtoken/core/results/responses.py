@@ -30,19 +30,10 @@ from semtoken.core.scored_token import Alternative, Flag, MassShares, ScoredToke
 from semtoken.errors import BudgetExceededError, InvalidInputError, MissingExtra
 from semtoken.support.extras import require
 from semtoken.support.files.strict_json import finite
+from semtoken.support.html_elements import card, concatenate, element, note, table
 from semtoken.support.inputs import listed, one_of, whole
 from semtoken.support.questions import question_of
-from semtoken.support.text import (
-    CUT_OFF,
-    card,
-    concatenate,
-    element,
-    note,
-    shortened,
-    table,
-    with_bounds,
-    with_noun,
-)
+from semtoken.support.text import CUT_OFF, shortened, with_bounds, with_noun
 
 if TYPE_CHECKING:
     import pandas as pd

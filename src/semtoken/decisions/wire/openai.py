@@ -19,7 +19,7 @@ from semtoken.decisions.wire.extension import (
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
 from semtoken.support.files.strict_json import dump_json
-from semtoken.support.splice import json_or_none
+from semtoken.support.plain_values import json_or_none
 
 require("pydantic", extra="serve")
 

@@ -18,7 +18,7 @@ from semtoken.replies.score import is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
 from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines
 from semtoken.support.files.texts import decoded, is_utf8
-from semtoken.support.splice import json_or_none
+from semtoken.support.plain_values import json_or_none
 
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}

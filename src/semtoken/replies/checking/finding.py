@@ -17,7 +17,7 @@ from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.files.outputs import REPLY_SUFFIXES
 from semtoken.support.files.safe_files import read_file, reading_errors
 from semtoken.support.files.texts import decoded
-from semtoken.support.splice import json_or_none
+from semtoken.support.plain_values import json_or_none
 
 STANDARD_INPUT = "-"
 REQUEST = ".request.json"

@@ -15,7 +15,7 @@ from semtoken.guarantees.labels import log_of
 from semtoken.replies import ReplyChoice
 from semtoken.replies.checking.doubts import Doubt
 from semtoken.support.inputs import flag, listed, one_of, real, text, whole
-from semtoken.support.splice import parse_reply
+from semtoken.support.plain_values import parse_reply
 from semtoken.support.sse import EventReader
 
 ROUNDED = 1e-9

@@ -11,8 +11,8 @@ from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.registry import foreign
 from semtoken.replies.formats.within import Found, replies_within
+from semtoken.support.plain_values import json_or_none
 from semtoken.support.questions import question_of
-from semtoken.support.splice import json_or_none
 
 REPLY_FIELDS = ("response", "reply", "body", "completion")
 """The names under which a saved line keeps the reply, beside an id, a question or a request."""

@@ -19,8 +19,9 @@ from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
 from semtoken.replies.formats.registry import shape_of
+from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
-from semtoken.support.splice import Path, load_json
+from semtoken.support.splice import Path
 
 DEEPEST = 16
 """The depth of members, elements and texts of JSON to which a reply is looked for. A log of agents has one at 10."""

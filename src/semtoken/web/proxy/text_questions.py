@@ -21,7 +21,8 @@ from semtoken.decisions.wire.shapes import QuestionShape
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies import Reply, read_reply
 from semtoken.replies.formats import Shape, served_shapes
-from semtoken.support.splice import encode, parse_reply
+from semtoken.support.plain_values import parse_reply
+from semtoken.support.splice import encode
 from semtoken.support.text import error_text
 from semtoken.web.proxy.asking import AnswerRequest, Asking, read_request
 from semtoken.web.proxy.routes import AbsentRoutes, NoRoute, has_no_route
