@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 import semtoken as st
-from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule
+from semtoken.guarantees.journal.kept_texts import TextRule
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
 

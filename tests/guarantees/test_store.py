@@ -23,7 +23,7 @@ from semtoken.guarantees.journal.entries import COLUMNS, AnswerOrigin, Recording
 from semtoken.guarantees.journal.labels import add_label
 from semtoken.guarantees.journal.spool import Spool, spool_folder
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.writer import write_file
+from semtoken.guarantees.journal.writer_process import write_file
 from tests.cli.run import invoke
 from tests.guarantees.made_up import RULE, entry, rows_of
 from tests.json_lines import read_lines

@@ -12,7 +12,8 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule, TextRule, text_rule
+from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule
+from semtoken.guarantees.journal.kept_texts import TextRule, text_rule
 
 
 def scored(pieces: list[str]) -> st.ScoredAnswer:

@@ -21,13 +21,8 @@ import pytest
 from semtoken.guarantees.journal.database import engine_of, url_of
 from semtoken.guarantees.journal.spool import Spool, check_spool, lines_of
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.writer import (
-    PAUSE,
-    JournalWriter,
-    adopt_left_behind,
-    can_never_be_written,
-    longer_pause,
-)
+from semtoken.guarantees.journal.writer import PAUSE, JournalWriter, adopt_left_behind, longer_pause
+from semtoken.guarantees.journal.writer_process import can_never_be_written
 from tests.guarantees.databases import Postgres
 from tests.guarantees.made_up import entry
 
@@ -405,7 +400,7 @@ def writing_process(of: int) -> int:
     while True:
         for task in Path(f"/proc/{of}/task").iterdir():
             for child in (task / "children").read_text().split():
-                if b"semtoken.guarantees.journal.writer" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"semtoken.guarantees.journal.writer_process" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return int(child)
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -60,7 +60,8 @@ def open_to_record(
     if not url:
         return None
     require("sqlalchemy", extra="journal")
-    from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, text_rule
+    from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
+    from semtoken.guarantees.journal.kept_texts import text_rule
     from semtoken.guarantees.journal.spool import check_spool, spool_folder
     from semtoken.guarantees.journal.store import Journal
 
