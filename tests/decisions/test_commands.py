@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,50 @@ def test_a_run_does_not_go_on_with_something_else(tmp_path: Path, question: Ques
         with pytest.raises(InvalidInputError, match="line 1: the answer is to another"):
             go_on()
     assert job.target.read_bytes() == before
+
+
+def test_a_run_does_not_go_on_with_answers_of_another_model_calibrator_or_label(tmp_path: Path) -> None:
+    """It would call the answers of one model those of another, and an output without decisions complete."""
+    calibrator = DecisionCalibrator.fit(read_decisions(answers(tmp_path / "labeled.jsonl", 300, 1)))
+    other = DecisionCalibrator.fit(read_decisions(answers(tmp_path / "others.jsonl", 300, 2)))
+    assert calibrator.checksum != other.checksum
+    plain = job_of(tmp_path, 3, answered_by="small")
+    decided = job_of(tmp_path, 3, "decided.jsonl", answered_by="small", calibrator=calibrator)
+    for job in (plain, decided):
+        assert job.run(answering()) == 3
+        job.check()
+    assert [line["answered_by"] for line in read_lines(plain.target)] == ["small"] * 3
+    kept = plain.target.read_bytes(), decided.target.read_bytes()
+    for job, said in [
+        (replace(plain, answered_by="large"), "the field 'answered_by' was 'small', now 'large'"),
+        (replace(plain, answered_by=""), "the field 'answered_by' was 'small', now missing"),
+        (replace(plain, calibrator=calibrator), "the answer has no decision of this calibrator"),
+        (replace(decided, calibrator=other), "the answer has no decision of this calibrator"),
+        (replace(decided, calibrator=None), "a calibrator decided on it"),
+    ]:
+        for go_on in (job.check, partial(job.run, answering())):
+            with pytest.raises(InvalidInputError, match=f"line 1: {said}"):
+                go_on()
+    write_lines(plain.source, [{"state": "0"}, {"state": "1", "labels": {"late": True}}, {"state": "2"}])
+    with pytest.raises(InvalidInputError, match="line 2: the field 'labels' was missing, now"):
+        plain.check()
+    assert kept == (plain.target.read_bytes(), decided.target.read_bytes())
+
+
+@pytest.mark.parametrize("forced", [[], ["--force"]], ids=["", "forced"])
+def test_a_stopped_run_says_how_it_goes_on(forced: list[str], tmp_path: Path) -> None:
+    items = write_lines(tmp_path / "items.jsonl", [{"state": "a"}, {"state": "b"}, {}])
+    questions, output = tmp_path / "questions.yaml", tmp_path / "out.jsonl"
+    questions.write_text("late: {type: predicate, instructions: Late}")
+    command = ["decide", questions, items, "-o", output]
+    status, _, said = semtoken(*command, *forced)
+    again = "the same command without --force" if forced else "the same command"
+    assert status == 1 and 'line 3: it needs the field "state"' in said
+    assert f"2 lines in {output}: {again} goes on from there." in said
+    write_lines(items, [{"state": "a"}, {"state": "b"}, {"state": "c"}])
+    assert "1 lines written" in semtoken(*command)[2]
+    status, _, said = semtoken(*command, "--model", "no-such-model", "--force")
+    assert status == 1 and "goes on" not in said, "these lines are not of that model"
 
 
 @pytest.mark.parametrize("there", [b"my notes", b'{"state": "another", "answers', b"\xff\x00{["])

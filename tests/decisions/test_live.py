@@ -147,6 +147,9 @@ class TestLive:
         assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
         code, again, _ = semtoken(*words, "--rewordings", reworded, "--audit.variants=30", "-o", kept)
         assert (code, again) == (0, shown)
+        code, shown, said = semtoken(*words, "--model", "another", "-o", kept)
+        assert (code, shown) == (2, ""), "a verdict on one server by the answers of another"
+        assert "line 1: the field 'answered_by' was 'http://127.0.0.1:" in said and "now 'another at http://" in said
 
     def test_items_that_it_was_fitted_on_measure_nothing(self, url: str, labeled: Path, made: Path) -> None:
         code, shown, said = semtoken(

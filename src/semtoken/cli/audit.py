@@ -167,7 +167,7 @@ def _asked_again(
     reworded = None if rewordings is None else read_questions(rewordings)
     with nullcontext(output) if output else kept_until_asked(items, folder, server.url, server.model) as target:
         try:
-            return ask_again(fitted, items, ask, target, reworded=reworded, most=most)
+            return ask_again(fitted, items, ask, target, reworded=reworded, most=most, answered_by=server.name)
         except (BackendError, InvalidInputError, KeyboardInterrupt):
             if output is None and target.exists():
                 tell(f"The answers so far are in {target}: the same command goes on from there.", style="yellow")

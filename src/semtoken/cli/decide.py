@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +16,14 @@ from semtoken.cli.parameters import BaseUrl, Calibrator, ModelNamed, Overwrite, 
 from semtoken.cli.server import NamedServer, named_server
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
+from semtoken.errors import SemtokenError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.http_client import AT_ONCE
+from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken.decisions.remote import Asker
+    from semtoken.decisions.running import DecisionJob
 
 
 def decide(
@@ -76,7 +81,8 @@ def decide(
         )
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     how = ReadingOptions(reading, orders or None)
-    job = DecisionJob(items, output, read_questions(questions), how, fitted, overwrite=overwrite)
+    by = server.name if server is not None else model or ALMANAC
+    job = DecisionJob(items, output, read_questions(questions), how, fitted, overwrite=overwrite, answered_by=by)
     job.check()
     if not job.lines_left():
         tell(f"{output} is complete.")
@@ -84,11 +90,25 @@ def decide(
     if server is not None:
         server.announce("the items", in_use)
     load = partial(_asker, ModelOptions(model or ALMANAC, device).with_settings(in_use.settings), server)
-    if (by_ray := load_executor(in_use.settings.executor)) is not None:
-        written = job.run_in_shards(load, by_ray)
-    else:
-        written = job.run(load(), 1 if server is None else AT_ONCE)
+    try:
+        if (by_ray := load_executor(in_use.settings.executor)) is not None:
+            written = job.run_in_shards(load, by_ray)
+        else:
+            written = job.run(load(), 1 if server is None else AT_ONCE)
+    except (SemtokenError, OSError, KeyboardInterrupt):
+        _tell_kept(job)
+        raise
     tell(f"{written:,} lines written to {output}.")
+
+
+def _tell_kept(job: DecisionJob) -> None:
+    """Say how to go on with the lines that a stopped run leaves, if there are any."""
+    kept = replace(job, overwrite=False)
+    with suppress(SemtokenError, OSError):  # then nothing of this job is there
+        kept.check()
+        if count := sum(1 for _ in job.items()) - kept.lines_left():
+            again = "the same command without --force" if job.overwrite else "the same command"
+            tell(f"{with_noun(count, 'line')} in {job.target}: {again} goes on from there.", style="yellow")
 
 
 def _asker(choice: ModelChoice, server: NamedServer | None) -> Asker:

@@ -30,6 +30,12 @@ class NamedServer:
     endpoint: EndpointSection
 
     @property
+    def name(self) -> str:
+        """The model and the address, as outputs may hold them: without a password."""
+        address = shown_address(self.url)
+        return address if self.model is None else f"{self.model} at {address}"
+
+    @property
     def key(self) -> str | None:
         """The key that goes to it, if there is one that may."""
         return key_from(self.endpoint.key_env) if self.takes_key else None

@@ -39,18 +39,20 @@ def ask_again(
     *,
     reworded: Mapping[str, Question] | None = None,
     most: int = 100,
+    answered_by: str = "",
 ) -> AskedAgain:
     """Ask a server all questions of a calibrator about the states in a file, to see whether its guarantees hold there.
 
     `source` has lines with `state` and `labels`. Answers that are in `target` are kept; those to variants are written
     beside it: about the first `most` items, `reworded` questions (same names and options), and choices with their
-    options turned by half. `InvalidInputError` if the calibrator does not know its questions, or holds two of one name
-    or several ways of reading; `BackendError` if the server gives no answers.
+    options turned by half. `answered_by` names the server: with answers of another one nothing goes on.
+    `InvalidInputError` if the calibrator does not know its questions, or holds two of one name or several ways of
+    reading; `BackendError` if the server gives no answers.
     """
     questions, options = _questions(calibrator)
     if unknown := set(reworded or ()) - set(questions):
         raise InvalidInputError(f"The calibrator has no question {min(unknown)!r:.60}.")
-    DecisionJob(source, target, questions, options).run(ask, AT_ONCE)
+    DecisionJob(source, target, questions, options, answered_by=answered_by).run(ask, AT_ONCE)
     turned: dict[str, Question] = {}
     for name, question in questions.items():
         if isinstance(question, Choice):
@@ -63,7 +65,7 @@ def ask_again(
     for how, others in variants.items():
         if others and most:
             place = target.with_suffix(f".{how.split()[-1]}.jsonl")
-            DecisionJob(source, place, others, options, most=most).run(ask, AT_ONCE)
+            DecisionJob(source, place, others, options, most=most, answered_by=answered_by).run(ask, AT_ONCE)
             records_by_variant[how] = read_decisions(place)
     return AskedAgain(read_decisions(target), records_by_variant)
 

@@ -18,13 +18,13 @@ from typing import IO, Any, TypeVar
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Question, ReadingOptions
-from semtoken.decisions.records import AskedQuestion, answer_values, first_line
+from semtoken.decisions.records import AskedQuestion, answer_values, first_line, records_of
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.files.safe_files import check_writable, locked, reading_errors, replace_text
-from semtoken.support.files.strict_json import JsonLine, dump_json, read_json_lines
+from semtoken.support.files.strict_json import JsonLine, dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
 
 
@@ -72,6 +72,8 @@ class DecisionJob:
     """The number of items, from the first on, that are asked about; None: all."""
     overwrite: bool = False
     """Whether to begin with the first item, whatever the output holds: the first new line takes the place of that."""
+    answered_by: str = ""
+    """The name of the model, or the address of the server, that is asked: each line holds it, where there is one."""
 
     def items(self, first: int = 0) -> Iterator[JsonLine]:
         """The lines of the input from one on, counted from 0."""
@@ -171,7 +173,12 @@ class DecisionJob:
             name: {**answer_values(answer, self.options), **block}
             for (name, answer), block in zip(answers.items(), blocks, strict=True)
         }
-        return dump_json({**line.value, "answers": written}) + b"\n"
+        return dump_json(self._line(line.value, written)) + b"\n"
+
+    def _line(self, item: Mapping[str, Any], answers: Any) -> dict[str, Any]:
+        """The line of the output for an item, whose own fields come first."""
+        by = {"answered_by": self.answered_by} if self.answered_by else {}
+        return {**item, **by, "answers": answers}
 
     def _drop_unfinished(self, done: int) -> None:
         """Cut what a killed run left behind the last whole line; a text of somebody else is refused."""
@@ -184,7 +191,7 @@ class DecisionJob:
             own = b""
             if isinstance(item, dict):
                 with suppress(ValueError):  # it holds half a character, and is refused when it is asked about
-                    own = dump_json(item | {"answers": 0}).partition(b'"answers": 0')[0]
+                    own = dump_json(self._line(item, 0)).partition(b'"answers": 0')[0]
             # What a killed run left begins as this line would; any other text is somebody's data.
             if not own or not (own.startswith(rest) or rest.startswith(own)):
                 raise InvalidInputError(
@@ -202,15 +209,41 @@ class DecisionJob:
                 f"{self.target} holds {done:,} lines, and {self.source} only {n:,}: it was made from other items. Name "
                 "another output."
             )
-        asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
         for there, item in zip(islice(read_json_lines(self.target), done), self.items(), strict=False):
-            written = there.value if isinstance(there.value, dict) else {}
-            same = isinstance(item.value, dict) and written.get("state") == item.value.get("state")
-            if not same or not _are_answers(written.get("answers"), asked):
-                raise InvalidInputError(
-                    f"{self.target}, line {there.number}: the answer is to another item or question, or was read in "
-                    "another way. Name another output."
-                )
+            if fault := self._fault(there.value, item.value):
+                raise InvalidInputError(f"{self.target}, line {there.number}: {fault}. Name another output.")
+
+    def _fault(self, written: Any, item: Any) -> str:
+        """The reason why a line of the output is not what this job would write for an item; empty if it is."""
+        asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
+        same = isinstance(written, dict) and isinstance(item, dict) and written.get("state") == item.get("state")
+        if not same or not _are_answers(written.get("answers"), asked):
+            return "the answer is to another item or question, or was read in another way"
+        expected = {"answered_by": None, **self._line(item, written["answers"])}
+        if changed := [name for name, value in expected.items() if written.get(name) != value]:
+            return f"the field {changed[0]!r:.60} was {_shown(written, changed[0])}, now {_shown(expected, changed[0])}"
+        if not self._has_blocks(written):
+            return "the answer has no decision of this calibrator" if self.calibrator else "a calibrator decided on it"
+        return ""
+
+    def _has_blocks(self, written: Mapping[str, Any]) -> bool:
+        """Whether the answers of a line have what the calibrator says of them, and nothing of one if there is none."""
+        if self.calibrator is None:
+            return not any("decision" in answer for answer in written["answers"].values())
+        try:
+            records = list(records_of(written))
+        except (AttributeError, KeyError, TypeError, ValueError):  # its answers were changed
+            return False
+        blocks = blocks_of(self.calibrator, [record.answer for record in records], self.options)
+        return all(
+            written["answers"][record.name].items() >= parse_json(dump_json(block)).items()
+            for record, block in zip(records, blocks, strict=True)
+        )
+
+
+def _shown(record: Mapping[str, Any], name: str) -> str:
+    """A field of a record for a message."""
+    return f"{record[name]!r:.60}" if record.get(name) is not None else "missing"
 
 
 def _are_answers(record: Any, asked: Mapping[str, AskedQuestion]) -> bool:
