@@ -44,8 +44,6 @@ class Columns:
     """[m] its token; a step has each of them once."""
     logs: FloatArray
     """[m] its log-probability."""
-    spelled: BoolArray
-    """[m] whether it is known to be spelled as the chosen token is, where no vocabulary shows it."""
     open: BoolArray
     """[m] whether it can count in a prefix set alone that is not decided yet."""
 
@@ -82,7 +80,6 @@ class Columns:
             "owners": np.concatenate([self.owners, owners]),
             "ids": np.concatenate([self.ids, ids]),
             "logs": np.concatenate([self.logs, logs]),
-            "spelled": np.concatenate([self.spelled, np.zeros(len(ids), dtype=bool)]),
             "open": np.concatenate([self.open, np.zeros(len(ids), dtype=bool)]),
         }
         size = int(every["ids"].max()) + 1
@@ -92,7 +89,7 @@ class Columns:
         return Columns(**columns, **{name: column[first] for name, column in every.items()})
 
 
-OF_ENTRIES = ("ids", "logs", "spelled", "open")
+OF_ENTRIES = ("ids", "logs", "open")
 OF_STEPS = tuple(field.name for field in fields(Columns) if field.name not in (*OF_ENTRIES, "owners"))
 
 
@@ -115,7 +112,6 @@ def of_rows(tokens: IdArray, opening: BoolArray, **more: Any) -> Columns:
         opening=opening,
         complete=np.ones(n, dtype=bool),
         unmapped=np.zeros(n),
-        spelled=np.zeros(m, dtype=bool),
         **{"open": np.zeros(m, dtype=bool), **more},
     )
 
@@ -124,9 +120,6 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
     """Steps of which an engine lists the best tokens."""
     unknown = np.full((len(steps), 2 + N_ENDS), math.nan)
     ids = np.array([token for step in steps for token in step.ids], dtype=np.int64)
-    spelled = np.zeros(len(ids), dtype=bool)
-    if any(step.spelled for step in steps):
-        spelled[:] = [token in step.spelled for step in steps for token in step.ids]
     with np.errstate(divide="ignore"):
         logs = np.log([probability for step in steps for probability in step.probabilities])
     return Columns(
@@ -140,7 +133,6 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
         owners=np.array([i for i, step in enumerate(steps) for _ in step.ids], dtype=np.int64),
         ids=ids,
         logs=logs,
-        spelled=spelled,
         open=np.zeros(len(ids), dtype=bool),
     )
 

@@ -139,7 +139,7 @@ class GrowingAnswer:
             if opening:
                 self._leading_blanks += self.lists.names.is_blank(token)
             if not self._has_content:
-                self._has_content = not (scorer.knows_neutral and bool(scorer.neutral_mask(opening)[token]))
+                self._has_content = not (scorer.knows_neutral and token in scorer.neutral_tokens[opening])
         self._prefixes += [NO_IDS] * (len(self.ids) - new)
         if scorer.rules.prefix_matching:
             # A step's own token seldom decides what the text begins with: the next one is worth the first look.

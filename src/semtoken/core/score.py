@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from semtoken.core.columns import Columns, joined, no_steps, of_lists
 from semtoken.core.engine_tokens.checked_list import ListedStep
 from semtoken.core.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
 from semtoken.core.prefixes import NO_IDS
-from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES, Scorer, among
+from semtoken.core.scorer import NEUTRAL, PREFIX, SOURCES, Scorer, among
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 
@@ -125,21 +125,23 @@ class Agreeing:
 
     def kinds(self, scorer: Scorer, *, neutrality: bool) -> IdArray:
         """The reason why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
-        steps = self.steps
+        if self.rows is None:
+            listed = self.kinds_by_step(scorer, neutrality=neutrality)
+            return np.array(list(chain.from_iterable(listed)), dtype=np.int64)
+        steps = self.rows
         tokens, opening = steps.tokens[steps.owners], steps.opening[steps.owners]
         begins = self.begins if scorer.rules.prefix_matching else NO_ENTRIES
-        return scorer.kinds(tokens, steps.ids, begins, opening, neutrality=neutrality, spelled=steps.spelled)
+        return scorer.kinds(tokens, steps.ids, begins, opening, neutrality=neutrality)
 
     def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
         """The same for the tokens of each list, in their order."""
-        if scorer.open_ended:  # the lists themselves decide
-            alike = scorer.by_spelling
-            return [
-                [CLUSTER if token == step.token else PREFIX * (alike and token in step.spelled) for token in step.ids]
-                for step in self.listed
-            ]
-        kinds = iter(self.kinds(scorer, neutrality=neutrality).tolist())
-        return [list(islice(kinds, len(step.ids))) for step in self.listed]
+        places = range(len(self.listed))
+        return [self.kinds_of(scorer, i, self.listed[i].ids, neutrality=neutrality) for i in places]
+
+    def kinds_of(self, scorer: Scorer, place: int, ids: Iterable[int], *, neutrality: bool) -> list[int]:
+        """The same for some tokens at the step with this place among the lists."""
+        step, prefix_set, opening = self.listed[place], self.prefixes[place], self.opening[place]
+        return scorer.kinds_listed(step.token, ids, prefix_set, opening, neutrality=neutrality, spelled=step.spelled)
 
     def bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
         """The bounds of the steps' masses under the rules of another scorer of the same vocabulary."""
@@ -325,11 +327,9 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
 
 def _unclear_mass(agreed: Agreeing, i: int, scorer: Scorer, *, neutrality: bool) -> tuple[float, float]:
     """Mass of the entries of a step whose possible tokens all count, and of those of which only some do."""
-    step, inside, mixed = agreed.listed[i], 0.0, 0.0
-    for candidates, probability in step.ambiguous:
-        ids, tokens = np.array(candidates, dtype=np.int64), np.full(len(candidates), step.token)
-        begins, opening = among(ids, agreed.prefixes[i]), np.full(len(ids), agreed.opening[i])
-        counts = scorer.kinds(tokens, ids, begins, opening, neutrality=neutrality, spelled=ids < 0) > 0
-        inside += probability * bool(counts.all())
-        mixed += probability * bool(counts.any() and not counts.all())
+    inside, mixed = 0.0, 0.0
+    for candidates, probability in agreed.listed[i].ambiguous:
+        kinds = agreed.kinds_of(scorer, i, candidates, neutrality=neutrality)
+        inside += probability * all(kinds)
+        mixed += probability * (any(kinds) and not all(kinds))
     return inside, mixed

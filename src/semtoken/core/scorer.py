@@ -1,12 +1,13 @@
 """A vocabulary, rules, and the clusters that some rules read, prepared for scoring: which tokens agree, and why.
 
-It is the one place that answers which tokens agree, for rows and lists, with a vocabulary or without one, and for every
-rule: `Scorer.kinds` for tokens that are listed, `Scorer.related_count` for how many there are.
+It is the one place that answers which tokens agree, with a vocabulary or without one, and for every rule:
+`Scorer.kinds` for the entries of rows, `Scorer.kinds_listed` for those of a list, `Scorer.related_count` for how many
+there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -154,9 +155,11 @@ class Scorer:
         asked = self.knows_neutral or self.clusters is not None
         return np.flatnonzero(self.vocabulary.neutral) if asked else NO_IDS
 
-    def neutral_mask(self, opening: bool) -> BoolArray:
-        """The mask of the tokens that are neutral at a step that opens the answer, or at a later one (bool [V])."""
-        return np.asarray(self.neutral_masks[0 if opening else 1])
+    @cached_property
+    def neutral_tokens(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The tokens that are neutral at a step later than the one that opens the answer, and at that one."""
+        opening, later = (frozenset(np.flatnonzero(mask).tolist()) for mask in self.neutral_masks)
+        return later, opening
 
     def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
         """Whether each of `ids` [n] is neutral (bool [n]); `opening`, bool [n], says which steps open the answer."""
@@ -176,23 +179,28 @@ class Scorer:
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
 
     @cached_property
-    def related_count(self) -> Callable[[int, bool, bool], int]:
-        """A function (cached) that counts the tokens that agree with a chosen one, its prefix set left out.
-
-        It takes the token, whether only blanks come before it, and whether neutral tokens count. Counted are the
-        members of its cluster, the tokens of the same spelling, and all neutral tokens if these count.
+    def related(self) -> Callable[[int], dict[int, int]]:
+        """A function (cached) from a chosen token to the tokens that agree with it wherever it stands, itself among
+        them, each with the reason: they are of its cluster, or spelled as it is.
         """
 
         @lru_cache(maxsize=TOKENS_KEPT)
-        def count(token: int, opening: bool, neutrality: bool) -> int:
-            related = list({token, *self.cluster.listed(token), *self.alike.listed(token)})
-            if not (neutrality and self.knows_neutral):
-                return len(related)
-            # The size of the union: neutral tokens of the cluster count once.
-            neutral = self.neutral_mask(opening)
-            return int(np.count_nonzero(~neutral[related]) + np.count_nonzero(neutral))
+        def found(token: int) -> dict[int, int]:
+            alike, clustered = self.alike.listed(token), self.cluster.listed(token)
+            return {**dict.fromkeys(alike, PREFIX), **dict.fromkeys([*clustered, token], CLUSTER)}
 
-        return count
+        return found
+
+    def related_count(self, token: int, opening: bool, neutrality: bool) -> int:
+        """The number of tokens that agree with a chosen one, its prefix set left out; the arguments are those of
+        `kinds`.
+        """
+        related = self.related(token)
+        if not (neutrality and self.knows_neutral):
+            return len(related)
+        neutral = self.neutral_tokens[opening]
+        # The size of the union: neutral tokens of the cluster count once.
+        return len(neutral) + sum(member not in neutral for member in related)
 
     @cached_property
     def may_begin(self) -> Callable[[int], tuple[IdArray, bool]]:
@@ -217,25 +225,50 @@ class Scorer:
         opening: BoolArray,
         *,
         neutrality: bool,
-        spelled: BoolArray,
     ) -> IdArray:
         """The reason why each of `ids` agrees with the chosen `token`: indices into `SOURCES`, 0 for not at all.
 
         `token` was chosen in place of each; it counts as one of its cluster, even if it is neutral. `begins`: which
         spell the beginning of what follows (`PrefixIndex.beginnings`). `opening`: before which only blanks come.
-        `neutrality`: whether neutral tokens count. `spelled`: which are spelled alike, where no vocabulary shows it.
+        `neutrality`: whether neutral tokens count.
         """
         # A later line takes a token over from an earlier one, so that each has one source: its cluster goes before the
         # prefix set, and neutral tokens are summed apart, since rows bring the sum of all of them.
         sources = np.zeros(len(ids), dtype=np.int64)
         if self.by_spelling:
-            sources[spelled if self.open_ended else self.alike.agree(token, ids)] = PREFIX
+            sources[self.alike.agree(token, ids)] = PREFIX
         if self.rules.prefix_matching:
             sources[begins & self.in_prefix_set(ids)] = PREFIX
         sources[self.cluster.agree(token, ids) if self.rules.clustering else ids == token] = CLUSTER
         if neutrality and self.knows_neutral:
             sources[self.are_neutral(ids, opening) & (ids != token)] = NEUTRAL
         return sources
+
+    def kinds_listed(
+        self,
+        token: int,
+        ids: Iterable[int],
+        prefix_set: IdArray,
+        opening: bool,
+        *,
+        neutrality: bool,
+        spelled: Iterable[int],
+    ) -> list[int]:
+        """`kinds` of the tokens that one list names, which are too few for arrays.
+
+        `spelled`: the tokens that are spelled as the chosen one is, where no vocabulary shows it.
+        """
+        if self.open_ended:
+            counted = {**dict.fromkeys(spelled if self.by_spelling else (), PREFIX), token: CLUSTER}
+        else:
+            counted = self.related(token)
+        if self.rules.prefix_matching:
+            begins: list[int] = prefix_set[self.in_prefix_set(prefix_set)].tolist()
+            counted = {**dict.fromkeys(begins, PREFIX), **counted}
+        if not (neutrality and self.knows_neutral):
+            return [counted.get(listed, 0) for listed in ids]
+        neutral = self.neutral_tokens[opening]
+        return [NEUTRAL if listed in neutral and listed != token else counted.get(listed, 0) for listed in ids]
 
     def engine_ids(self, tokens: Sequence[int]) -> Sequence[int]:
         """The ids under which records show some tokens; -1 where lists do not give them."""
