@@ -218,3 +218,45 @@ def test_the_first_p_value_outside_is_named(p_values: list[float], shown: str) -
         metrics.holm(p_values)
     with pytest.raises(InvalidInputError, match="one dimension"):
         metrics.holm([[0.1]])  # type: ignore[list-item]
+
+
+def test_a_p_value_is_undefined_where_the_metric_is() -> None:
+    """One of twenty may be rejected where none of ten is, and the test looks at every answer twice."""
+    a, correct = np.arange(10.0), np.arange(10) % 2
+    assert math.isnan(metrics.permutation_test("prr", a, -a, correct, max_rejection=0.1))
+    found = metrics.paired_difference("prr", a, -a, correct, max_rejection=0.1)
+    assert "rejects none of 10" in found.reason and math.isnan(found.value) and math.isnan(found.p_value)
+    assert metrics.permutation_test("prr", a, -a, correct, max_rejection=0.2) <= 1.0
+
+
+def test_answers_to_one_question_alone_have_no_interval() -> None:
+    """All draws of one question are the same: the interval was the value, as if nothing were open."""
+    u, correct = np.random.default_rng(2).random(8), [1, 0, 1, 0, 1, 1, 0, 0]
+    for questions in (["why"] * 8, [None] * 8):
+        with pytest.raises(InvalidInputError, match="All 8 answers are to one question"):
+            metrics.bootstrap("aurc", u, correct, questions=questions)
+    assert metrics.bootstrap("aurc", [0.5], [1], questions=["why"]).value == 0.0
+    assert metrics.bootstrap("auroc", u, [1] * 8, questions=["why"] * 8).reason == "no answer is wrong"
+
+
+def test_values_of_two_metrics_have_no_difference() -> None:
+    u, correct = np.random.default_rng(2).random(8), [1, 0, 1, 0, 1, 1, 0, 0]
+    half = metrics.resample("prr", u, correct, max_rejection=0.5)
+    for other in (metrics.resample("auroc", u, correct), metrics.resample("prr", u, correct)):
+        with pytest.raises(InvalidInputError, match="the same metric"):
+            half.minus(other)
+    assert half.minus(metrics.resample(metrics.prr, u, correct, max_rejection=0.5)).value == 0.0
+
+
+def test_questions_may_be_read_once_only() -> None:
+    u, correct = np.random.default_rng(2).random((2, 8)), [1, 0, 1, 0, 1, 1, 0, 0]
+    questions = [f"q{i // 2}" for i in range(8)]
+    once = metrics.paired_difference("auroc", *u, correct, questions=iter(questions))
+    assert once == metrics.paired_difference("auroc", *u, correct, questions=questions)
+
+
+@pytest.mark.parametrize("ask", [metrics.bootstrap, metrics.resample, metrics.permutation_test])
+def test_an_option_of_another_metric_is_named(ask: Callable[..., Any]) -> None:
+    columns = ([0.1, 0.2], [0.2, 0.1])[: 2 if ask is metrics.permutation_test else 1]
+    with pytest.raises(InvalidInputError, match="auroc has no option 'max_rejection'; it has non_finite"):
+        ask("auroc", *columns, [1, 0], max_rejection=0.5)

@@ -322,7 +322,8 @@ class Calibrator:
         CalibratorMismatchError
             The answers were scored in another way than those of the fit.
         InvalidInputError
-            All answers are empty, or some are labeled ones of this calibrator and they are too few to cross-validate.
+            All answers are empty or to one question, or some are labeled ones of this calibrator and they are too few
+            to cross-validate.
         """
         seed = whole(seed, "seed", low=0)
         method = self.fingerprint.method

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,15 @@ def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
         if metric is function or (isinstance(metric, str) and metric == name):
             return name
     raise InvalidInputError(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
+
+
+def check_options(metric: Callable[..., float], options: Iterable[str]) -> None:
+    """Raise `InvalidInputError` for an option that a metric does not have."""
+    _, _, *known = inspect.signature(metric).parameters
+    if unknown := [name for name in options if name not in known]:
+        raise InvalidInputError(
+            f"The metric {metric.__name__} has no option {unknown[0]!r:.60}; it has {', '.join(known)}."
+        )
 
 
 def evaluate(prepared: PreparedMetric, name: str) -> float:

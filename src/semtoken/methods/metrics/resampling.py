@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.calibration import expected_calibration_error, prepare_calibration_error
-from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, vector
+from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, check_options, name_of, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.methods.metrics.significance import ORDER_METRICS, permutation_test
 from semtoken.support.arrays import FloatArray
@@ -85,7 +85,7 @@ class ResampledMetric:
     reason: str
     """Why there is no value; empty if there is one."""
     drawn: str = ""
-    """A hash of the judgements and the seed: only metrics of equal draws can be subtracted."""
+    """A hash of the metric, the judgements and the seed: only values of one metric on equal draws can be subtracted."""
 
     def estimate(self, confidence_level: float = 0.95) -> Estimate:
         """The value with its percentile interval, which holds `confidence_level`, in (0, 1), of the resamples."""
@@ -106,16 +106,16 @@ class ResampledMetric:
     def minus(
         self, other: ResampledMetric, confidence_level: float = 0.95, *, p_value: float | None = None
     ) -> Difference:
-        """The difference to another uncertainty of the same answers, resampled with the same seed.
+        """The difference to another uncertainty of the same answers, by the same metric, resampled with the same seed.
 
         `p_value` is that of a test that was made elsewhere; by default it comes from the resamples. `InvalidInputError`
-        if the other one is of other answers, or of other resamples.
+        if the other one is of another metric, of other answers, or of other resamples.
         """
         instance(other, ResampledMetric, "other")
         if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):
             raise InvalidInputError(
-                "These are not of the same answers, resampled with the same seed and number: there is no difference "
-                "between them."
+                "These are not of the same answers by the same metric, resampled with the same seed and number: there "
+                "is no difference between them."
             )
         reason = self.reason or other.reason
         # Pair by pair: both metrics saw the same draws, so what the draw did to both cancels.
@@ -211,7 +211,8 @@ def paired_difference(
     ----------
     Efron and Tibshirani 1993, "An introduction to the bootstrap", chapters 13 and 15.
     """
-    shared: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "questions": questions, **options}
+    asked = None if questions is None else listed(questions, "questions")  # both metrics read them
+    shared: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "questions": asked, **options}
     a = resample(metric, uncertainty_a, correct, **shared)
     b = resample(metric, uncertainty_b, correct, **shared)
     p_value = None
@@ -243,6 +244,7 @@ def resample(
         on the same answers, resampled with the same seed.
     """
     name = _check(metric, n_resamples)
+    check_options(_FUNCTIONS[name], options)
     whole(seed, "seed", low=0)
     prepared = _PREPARE[_FUNCTIONS[name]](uncertainty, correct, **options)
     values, n = np.empty(0), prepared.answers.target.size
@@ -250,8 +252,9 @@ def resample(
     if not prepared.undefined:
         blocks = multiplicities(groups, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
-    # Equal hashes mean that both metrics were resampled with the same draws of the same judgements.
-    drawn = hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes() + groups.tobytes())
+    # Equal hashes mean that one metric was resampled twice with the same draws of the same judgements.
+    measured = f"{name} {sorted(options.items())} {seed} "
+    drawn = hashlib.sha256(measured.encode() + prepared.answers.target.tobytes() + groups.tobytes())
     return ResampledMetric(
         value=prepared.value(),
         values=values,
@@ -290,10 +293,16 @@ def multiplicities(groups: npt.NDArray[np.intp], n_resamples: int, seed: int) ->
     """The number of times that each answer is drawn with its group, [b, n] blocks that stay within bounded memory.
 
     `groups` [n] has the number of each answer's group, from 0 on; groups are drawn with replacement, as many as there
-    are. Equal groups and seeds give equal draws.
+    are. Equal groups and seeds give equal draws. `InvalidInputError` if several answers are one group, so that all
+    draws are the same.
     """
     generator = np.random.default_rng(seed)
     n = int(groups.max()) + 1
+    if n == 1 < groups.size:
+        raise InvalidInputError(
+            f"All {groups.size:,} answers are to one question. Intervals come from drawing questions: give answers to "
+            "several, or leave out the questions where each answer stands for itself."
+        )
     rows = max(1, _CELLS_PER_BLOCK // groups.size)
     for start in range(0, n_resamples, rows):
         b = min(rows, n_resamples - start)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
-from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, name_of, same_length, vector
+from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, check_options, name_of, same_length, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import whole
@@ -65,6 +65,7 @@ def permutation_test(
     paired design", Statistics in Medicine 24. Phipson and Smyth 2010, "Permutation p-values should never be zero".
     """
     name = name_of(metric, _FUNCTIONS)
+    check_options(_FUNCTIONS[name], options)
     whole(n_permutations, "n_permutations", low=1, high=MOST_DRAWS)
     whole(seed, "seed", low=0)
     target = vector(correct, "correct")
@@ -121,12 +122,14 @@ def _by_order(prepare: Callable[..., PreparedMetric]) -> Prepare:
     def prepared(first: FloatArray, second: FloatArray, target: FloatArray, **options: Any) -> tuple[Differences, str]:
         # Every answer stands here twice, with either rank; weights choose which of the two a column has.
         both = prepare(np.concatenate([first, second]), np.concatenate([target, target]), **options)
+        # Of twice the answers, some may be rejected where of the answers themselves none is.
+        undefined = prepare(first, target, **options).undefined
 
         def difference_of(swapped: npt.NDArray[np.bool_]) -> FloatArray:
             column = np.concatenate([~swapped, swapped], axis=1).astype(np.float64)
             return both.weighted(column) - both.weighted(1.0 - column)
 
-        return difference_of, both.undefined
+        return difference_of, undefined
 
     return prepared
 
