@@ -267,18 +267,20 @@ def score_choice(
     *,
     segment: SegmentKind = "answer",
     proxy_for: str | None = None,
-    answer: GrowingAnswer | None = None,
     model: str | None = None,
+    written: GrowingAnswer | None = None,
 ) -> ScoredAnswer:
-    """Score one choice of a reply, or finish its running `answer`; arguments and errors as in `score_reply`.
+    """Score one choice of a reply; arguments and errors as in `score_reply`.
 
-    `model` is the one that answered, as the reply names it.
+    `model` is the one that answered, as the reply names it. `written` is the answer as it came piece by piece: it is
+    finished if it holds what the whole choice holds, so that both have one number.
     """
     part = _scorable(choice, segment)
     if proxy_for is not None:
-        written = [step for each in choice.segments for step in each.steps]
-        check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
-    if answer is None:
+        every_step = [step for each in choice.segments for step in each.steps]
+        check_shared_vocabulary(every_step, scorer.vocabulary).require(proxy_for)
+    answer = written
+    if answer is None or answer.lists is None or tuple(answer.lists.came) != part.steps:
         answer = GrowingAnswer(scorer)
         answer.add(*part.steps)
     result = answer.finish(

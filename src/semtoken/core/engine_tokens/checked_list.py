@@ -228,10 +228,10 @@ class ListReader:
         """The precision with which the engine writes its numbers."""
         self.copied: list[int] = []
         """The steps whose lists are copies of the list before, and are not used."""
+        self.came: list[TopStep] = []
+        """The steps as they came."""
         self._given: list[TopStep] = []
         """The steps, without such lists."""
-        self._last: TopStep | None = None
-        """The last step as it came."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -243,7 +243,7 @@ class ListReader:
         `InvalidInputError` if a chosen token is unknown or not clear, `VocabularyMismatch` if the id and the name of a
         token disagree.
         """
-        position, own_lists = len(self.steps), without_copied_lists(steps, self._last)
+        position, own_lists = len(self.steps), without_copied_lists(steps, self.came[-1] if self.came else None)
         numbers = list(chain.from_iterable([step.log_probs for step in own_lists]))
         # Any sum with NaN is NaN, and a comparison with it false: one look at all numbers, where nothing is wrong.
         if not (max(numbers) <= 0.0 and sum(numbers) <= 0.0):
@@ -253,7 +253,7 @@ class ListReader:
         self.precision.add(numbers)
         pairs = enumerate(zip(own_lists, steps, strict=True), position)
         self.copied += [number for number, (own, step) in pairs if own is not step]
-        self._last = steps[-1]
+        self.came += steps
         self._given += own_lists
         return self._read()
 

@@ -244,7 +244,7 @@ class ReplyScorer:
         try:
             answer = self._answer_of(choice)
             known = how.distributions.of(self.model, said)
-            scored = score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, answer=written)
+            scored = score_choice(choice, how.scorer, known, proxy_for=how.settings.proxy_for, written=written)
             result, refused = self._with_methods(scored.with_fields(model=self.model), choice, answer)
             left = max(0.0, how.settings.max_scoring_seconds - self.clock.seconds)
             block = score_block(result, how.scorer, options, applied, scores_refused=refused, part_seconds=left)

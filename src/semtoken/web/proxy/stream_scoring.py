@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from semtoken.core.engine_tokens import TopStep
 from semtoken.core.growing import GrowingAnswer
 from semtoken.replies import ReplyStream
 from semtoken.replies.stream import NO_END
@@ -18,24 +16,17 @@ from semtoken.web.proxy.scoring import TOO_LONG, Block, ReplyScorer, UnscoredCho
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
-@dataclass
-class StreamedAnswer:
-    """The answer in one choice, as far as it has come."""
-
-    growing: GrowingAnswer
-    steps: list[TopStep] = field(default_factory=list)
-    """The steps that the answer has taken in."""
-
-
 class StreamScorer:
-    """Scores the choices of one stream, event by event; `reply` keeps what holds for the whole of it."""
+    """Scores the choices of one stream, event by event; `reply` keeps what holds for the whole of it.
+
+    An answer is read as it comes where values so far are asked for, else once it is complete.
+    """
 
     def __init__(self, reply: ReplyScorer) -> None:
         self.reply = reply
         reply.parsed = self._stream = ReplyStream(request=reply.asked.body)
-        self._written: dict[int, StreamedAnswer]
-        self._written = defaultdict(lambda: StreamedAnswer(GrowingAnswer(reply.scoring.scorer)))
-        """The answers of the choices that the stream has shown, by index."""
+        self._written: dict[int, GrowingAnswer] = defaultdict(lambda: GrowingAnswer(reply.scoring.scorer))
+        """The choices that the stream has shown, by index, with their answers where values so far are asked for."""
         self._last: Mapping[str, Any] = {}
         """The newest event that was parsed."""
 
@@ -76,9 +67,8 @@ class StreamScorer:
                 reply.n_tokens += len(added.steps)
                 if reply.n_tokens > reply.settings.max_scored_tokens:
                     raise UnscoredChoice("too_long", TOO_LONG)
-                if added.kind == "answer":
-                    written.steps += added.steps
-                    written.growing.add(*added.steps)
+                if added.kind == "answer" and reply.asked.options.running:
+                    written.add(*added.steps)
         except Exception as error:
             reply.failed = explained(error)
             return set()
@@ -88,14 +78,14 @@ class StreamScorer:
 
     def _running(self, index: int) -> Block | None:
         """The block of an answer that goes on, where values so far are asked for and there are any."""
-        if self.reply.failed is not None or not self.reply.asked.options.running:
-            return None
         written = self._written.get(index)
-        return running_block(written.growing.running()) if written is not None and written.steps else None
+        if self.reply.failed is not None or written is None or not written.ids:
+            return None
+        return running_block(written.running())
 
     def _final(self, index: int) -> Block:
         """The final block of a choice, the same as if the reply had not been streamed."""
-        reply, written = self.reply, self._written[index]
+        reply = self.reply
         reply.ended.add(index)
         try:
             if reply.failed is not None:
@@ -103,7 +93,4 @@ class StreamScorer:
             choice, distribution = self._stream.choice(index)
         except Exception as error:
             return reply.unscored(explained(error)) | {"final": True}
-        answer = choice.segment("answer")
-        # What came piece by piece is taken only if it is what the whole reply holds, so that both have one number.
-        same = answer is not None and answer.steps == tuple(written.steps)
-        return reply.block(choice, distribution, written.growing if same else None) | {"final": True}
+        return reply.block(choice, distribution, self._written[index]) | {"final": True}
