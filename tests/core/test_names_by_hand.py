@@ -29,7 +29,8 @@ def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, 
     own, other = token(0.5, "Oslo"), token(0.1, "Rome")
     scored = score_logprobs([step(own, half, other)], vocabulary)
     assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
-    assert codes(scored) == ["ambiguous_names"]
+    # Neither half of a character is spelled as another token is.
+    assert codes(scored) == ([] if half.bytes is None else ["ambiguous_names"])
     for listed in ((own, other), (half,)):
         with pytest.raises(InvalidInputError, match="may be any of 2 tokens"):
             score_logprobs([TopStep(half, listed)], vocabulary)

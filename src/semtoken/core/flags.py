@@ -84,8 +84,9 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     unclear = [
         i
         for i, step in odd
-        if (step.ambiguous or step.perhaps)  # unless all that the names may mean are special tokens
-        and (agreed.bounds.ambiguous[i] > 0 or not _all_special(agreed, step))
+        if (step.ambiguous or step.perhaps)  # unless all that the names may mean are spelled like no other token
+        and (agreed.bounds.ambiguous[i] > 0 or not _all_alone(agreed, step))
+        and not agreed.bounds.certain[i]
     ]
     any_special = [i for i, step in odd if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
     unmapped = [i for i, step in odd if step.unmapped]
@@ -139,9 +140,13 @@ def _is_odd(step: ListedStep) -> bool:
     )
 
 
-def _all_special(agreed: Agreeing, step: ListedStep) -> bool:
-    special = agreed.scorer.vocabulary.special
-    return all(special[list(may_be)].all() for may_be, _ in step.ambiguous)
+def _all_alone(agreed: Agreeing, step: ListedStep) -> bool:
+    """Whether all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
+
+    A list that is keyed by names then hides none that is spelled as the chosen token is.
+    """
+    alone = agreed.scorer.surface.alike.asks < 0
+    return all(alone[list(may_be)].all() for may_be, _ in step.ambiguous)
 
 
 def proxy_flag(proxy_for: str) -> Flag:
