@@ -23,7 +23,9 @@ from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import read_lines, write_lines
 
-RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)]
+RECORDS: list[dict[str, Any]] = [
+    {"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)
+]
 SHORT = ("--max-tokens", 4, "--model.batch-size", 4)
 
 

@@ -22,7 +22,7 @@ from semtoken.errors import InvalidInputError
 from tests.core.test_scoring import Kind, draw_answer, small_kind
 from tests.core.test_top_logprobs import best, drawn, log_probs
 
-RULES = tuple(ScoringRules(**switches) for switches in ({}, {"equality": "surface"}, {"equality": "exact"}))
+RULES = (ScoringRules(), ScoringRules(equality="surface"), ScoringRules(equality="exact"))
 NAMES = ("byte-level", "sentencepiece")
 """Tokenizers whose engines tell by a text how a token reads. Word pieces ("##ing") are named without their mark."""
 Namer = Callable[[Vocabulary, int, float], TopToken]

@@ -27,7 +27,7 @@ from tests.core.reference import Answer, Twin, softmax
 from tests.rows import each
 
 MEANING: dict[str, Any] = {"equality": "meaning"}
-RULES = (
+RULES: tuple[dict[str, Any], ...] = (
     *(
         {
             "preset": preset,

@@ -21,6 +21,7 @@ from semtoken.replies.checking.finding import OpenedReplies
 from tests.decisions.made_up import ASKED, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 from tests.json_lines import write_lines
+from tests.known import known
 
 A_OR_B = Choice("Which?", ["a", "b"])
 
@@ -103,7 +104,7 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
         for side in one.sides:
             own = [record for record in labeled if record.answer.side == side.side]
-            level = side.threshold.uncertainty  # type: ignore[union-attr]
+            level = known(known(side.threshold).uncertainty)
             accepted = [record for record in own if -record.answer.log_confidence <= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
             assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))

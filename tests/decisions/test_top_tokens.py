@@ -239,7 +239,7 @@ class TestTexts:
             assert MARKUP.search(without_markup(hostile)) is None
 
     def test_options_that_cannot_be_told_apart_are_refused_and_the_others_asked(self) -> None:
-        questions = [Choice("Which?", ["Yes", " yes"]), Predicate("So?")]
+        questions: list[Question] = [Choice("Which?", ["Yes", " yes"]), Predicate("So?")]
         asked = asked_texts("x", questions, ReadingOptions("words"))
         assert list(asked.refusals) == [0]
         assert [text.number for text in asked.texts] == [1]

@@ -68,7 +68,8 @@ def examined(upstream: str) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -122,7 +122,7 @@ def isotonic_at(scores: np.ndarray, labels: np.ndarray) -> float:
     """The isotonic fit at the last answer: the largest over starts of the smallest over ends of the block means."""
     place = scores[-1]
     starts, ends = np.unique(scores[scores <= place]), np.unique(scores[scores >= place])
-    return max(min(labels[(scores >= a) & (scores <= b)].mean() for b in ends) for a in starts)
+    return max(min(float(labels[(scores >= a) & (scores <= b)].mean()) for b in ends) for a in starts)
 
 
 @pytest.mark.parametrize("seed", range(5))

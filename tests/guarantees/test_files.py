@@ -6,7 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_changed_byte_is_found(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\n", lambda d: b"", lambda d: d[: len(d) // 2]])
-def test_cut_and_lengthened_files_are_refused(saved: Path, change) -> None:
+def test_cut_and_lengthened_files_are_refused(saved: Path, change: Callable[[bytes], bytes]) -> None:
     saved.write_bytes(change(saved.read_bytes()))
     with pytest.raises(ArtifactError, match=r"calibrator\.json"):
         st.Calibrator.load(saved.parent)
@@ -152,7 +152,7 @@ def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places_in(item)
 
 
-ODD = (*(10**400, 2**63, -1, None, "1", [], {"a": 10**400}),)
+ODD: list[Any] = [10**400, 2**63, -1, None, "1", [], {"a": 10**400}]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])

@@ -107,7 +107,7 @@ def expressions() -> dict[str, tuple[re.Pattern[Any], Find]]:
             called = node.func if isinstance(node, ast.Call) else None
             if isinstance(called, ast.Attribute) and called.attr in METHODS and ast.unparse(called.value) == "re":
                 assert isinstance(node, ast.Call)
-                if isinstance(node.args[0], ast.Constant):
+                if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str | bytes):
                     pattern = re.compile(node.args[0].value)
                     anchored = getattr(pattern, called.attr) if called.attr in ("match", "fullmatch") else None
                     if called.attr != "compile":  # those have a name

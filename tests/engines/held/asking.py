@@ -102,7 +102,7 @@ def prompt_of(engine: Engine, url: str, own: Own, request: dict[str, Any], reply
         return tokens if not usage or usage["prompt_tokens"] == len(tokens) else []
     if isinstance(reply, dict) and reply.get("prompt_token_ids"):
         return list(reply["prompt_token_ids"])
-    found = next((piece["prompt_token_ids"] for piece in pieces(reply) if piece.get("prompt_token_ids")), [])
+    found: list[int] = next((piece["prompt_token_ids"] for piece in pieces(reply) if piece.get("prompt_token_ids")), [])
     if not found and isinstance(reply, str):
         whole = request | {"stream": False, "max_tokens": 1, "model": SERVED}
         path = "/v1/completions" if "prompt" in request else "/v1/chat/completions"

@@ -34,7 +34,7 @@ from semtoken.support.almanac import Question
 STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
 
 
-class Seen(Processor):  # type: ignore[misc]
+class Seen(Processor):
     """What the manager held for each batch."""
 
     def __init__(self) -> None:
