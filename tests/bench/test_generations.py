@@ -241,7 +241,7 @@ def test_nothing_of_weight_zero_is_drawn(seed: int, columns: int) -> None:
 
 
 def test_rounding_of_logits_changes_next_to_no_draw() -> None:
-    """Where one running sum over all tokens, the control, changes several."""
+    """The control, one running sum over all tokens, changes several."""
     generator, rows, size, changed, by_sum = torch.Generator().manual_seed(0), 250, 4000, 0, 0
     for first in range(0, 2000, rows):
         logits = torch.randn(rows, size, generator=generator) * 3

@@ -288,7 +288,7 @@ ROWS = (
 
 
 def asked(row: int) -> dict[str, Any]:
-    """What a row says of its question."""
+    """The fields of a row about its question."""
     return {name: ROWS[row][name] for name in ("id", "question", "answers")}
 
 

@@ -232,7 +232,7 @@ def test_the_main_result_counts_what_the_tables_show() -> None:
 
 
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
-    """What is above 0 is called higher wherever it is said."""
+    """A difference above 0 is called higher wherever it is said."""
     one = cell(methods=NAMES[:3], n=400)
     run = results(replace(one, uncertainty={**one.uncertainty, "confidence": one.uncertainty["stc"]}))
     report = build_report(run, n_resamples=200)

@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def stc(model: str) -> ScoredModel:
-    """That model in the library, under the default rules."""
+    """The same model in the library, under the default rules."""
     return ScoredModel.from_pretrained(model)
 
 

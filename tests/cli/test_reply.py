@@ -68,7 +68,7 @@ def test_one_reply_over_many_lines_with_its_tokens(semtoken: RunCommand, tmp_pat
 
 
 def test_narrow_intervals_are_in_tables_too(semtoken: RunCommand, saved: Path, tmp_path: Path) -> None:
-    """What --tokenizer adds is had by every way to show or write answers."""
+    """Every way to show or write answers has what --tokenizer adds."""
     widths = {}
     for name, options in (("bare", ()), ("named", ("--tokenizer", "almanac"))):
         done = semtoken("check", saved, *options, "-o", tmp_path / f"{name}.jsonl", "--methods", "perplexity")

@@ -1,4 +1,4 @@
-"""Where the vocabulary of a score comes from."""
+"""Sources of the vocabulary of a score."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: Deci
 
 
 def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
-    """Those called true are nearly always right, and those called false half the time."""
+    """Answers called true are nearly always right, and answers called false half the time."""
     records = [
         replace(changed(one, probabilities=(0.99, 0.01)), label=0)
         if i % 2

@@ -1,4 +1,4 @@
-"""How much a request for decisions may hold, and how far a server's numbers may be off: both sides of each limit."""
+"""Limits of a request for decisions and of errors in a server's numbers: both sides of each."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def unlabeled(n: int) -> list[DecisionRecord]:
 
 
 def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:
-    """What is written is read as the same probabilities; how sure a choice and a score are is by transformers."""
+    """Probabilities are read as they were written; the confidence of choices and scores is that of transformers."""
     for server, wire in {"OpenAI": openai, "SGLang": sglang, "Jev": systemone}.items():
         [(_, reply)] = SERVERS[server].routes.values()
         given = reply["answers"]

@@ -142,7 +142,7 @@ def test_arguments_that_readers_of_json_do_not_agree_on_do_not_run(
 
 
 def test_a_call_that_the_tokens_do_not_spell_does_not_run(calibrator: DecisionCalibrator) -> None:
-    """What the server reads out of an answer is what runs, so that is what has to be there."""
+    """The call runs as the server reads it out of an answer, so the tokens have to spell that."""
     [verdict] = gate(proposed_calls(reply(choice(spelled(NOTES), [SECRET]))), [YES], calibrator)
     assert str(verdict) == "ask a person: /arguments/path is in doubt"
 

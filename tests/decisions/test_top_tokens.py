@@ -36,7 +36,7 @@ WORDS = st.lists(
 
 
 def lists_of(prompt: Sequence[int], k: int, length: int, draw: int | None = None) -> list[TopStep]:
-    """What a server would list: the k best tokens along the likeliest answer, and a drawn first one beside them."""
+    """The list of a server: the k best tokens along the likeliest answer, and a drawn first one beside them."""
     backend = tiny()
     ids, steps = list(prompt), []
     for number in range(length):

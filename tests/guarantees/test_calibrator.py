@@ -432,7 +432,7 @@ def test_a_threshold_alone_decides_without_a_probability(almanac: st.ScoredModel
     [("paper", "k:9"), ("default", "preset:paper")],
 )
 def test_a_model_refuses_a_calibrator_of_another(almanac: st.ScoredModel, preset: Any, word: str) -> None:
-    """Of other clusters under the preset that reads them, and of other rules."""
+    """The other one has other clusters under the preset that reads them, or other rules."""
     origin = {"signature": "k:9|preset:paper|words:paper"}
     calibrator = fitted_for(almanac, **origin)
     with pytest.raises(CalibratorMismatchError, match=word):

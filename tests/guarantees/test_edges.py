@@ -1,4 +1,4 @@
-"""Where a rule of the calibrators changes: one case on each side of the edge."""
+"""Edges of the calibrators' rules: one case on each side."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_values_at_the_ends_of_their_ranges_are_read(
 
 
 def with_value(made: tuple[st.Calibrator, st.Threshold], place: str, value: Any) -> dict[str, Any]:
-    """What the file of the calibrator holds, with another value at a place such as `scores.-1`."""
+    """The content of the calibrator's file, with another value at a place such as `scores.-1`."""
     values = json.loads(to_bytes(replace(made[0], threshold=made[1])))
     *way, last = (int(step) if step.lstrip("-").isdigit() else step for step in place.split("."))
     inner: Any = values
@@ -157,7 +157,7 @@ ODD: list[Any] = [10**400, 2**63, -1, None, "1", [], {"a": 10**400}]
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])
 def test_odd_values_with_a_valid_checksum_are_refused_or_read(saved: Path, odd: Any) -> None:
-    """Whatever stands where: an error of ours that names the file, or a calibrator."""
+    """Every odd value at every place leads to an error of ours that names the file, or to a calibrator."""
     values = json.loads(saved.read_bytes())
     values.pop("checksum")
     read = 0

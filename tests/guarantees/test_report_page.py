@@ -46,7 +46,7 @@ def test_reliability_is_plotted_over_the_whole_square_with_its_intervals() -> No
 def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     uncertainty: float, point: tuple[float, float] | None
 ) -> None:
-    """Of the four surest answers the second is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
+    """The second of the four surest answers is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
     threshold = st.Threshold(uncertainty, "selective_risk", 0.2, 0.1, "guaranteed", 4, 1)
     [axis] = risk_coverage_plot(ANSWERS, threshold).axes
     curve, base, guaranteed, *chosen = axis.lines

@@ -1,4 +1,4 @@
-"""What a rule withholds is nowhere in an entry: not whole, not in pieces."""
+"""Texts that a rule withholds are nowhere in an entry: not whole, not in pieces."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_guarantee_is_kept_at_every_share_of_ties(name: str, where: str) -> None
 
 
 def broken_guarantees(name: str, share: float, where: str, sets: int) -> int:
-    """How many of so many labeled sets of a world led to a threshold that breaks its guarantee of 0.1."""
+    """The number of labeled sets of a world that led to a threshold which breaks its guarantee of 0.1."""
     world, generator = WORLDS[name], np.random.default_rng(1)
     reference = world.log_confidence(np.random.default_rng(99), 20_000)
     broken = 0

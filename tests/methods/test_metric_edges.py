@@ -98,7 +98,7 @@ def test_the_shuffled_area_is_that_of_lm_polygraph(max_rejection: float) -> None
 
 
 def test_two_points_of_the_curve_are_enough() -> None:
-    """Of four answers, half of them rejected: means of the first three and of all; the best order has 2/3 and 1/2."""
+    """Half of four answers are rejected: means of the first three and of all; the best order has 2/3 and 1/2."""
     value = metrics.prr([1, 2, 3, 4], [1, 0, 0, 1], 0.5)
     assert value == pytest.approx(((1 / 3 + 1 / 2) / 2 - 1 / 2) / ((2 / 3 + 1 / 2) / 2 - 1 / 2))
 

@@ -250,7 +250,7 @@ def test_input_is_not_changed() -> None:
 
 @given(answers, st.data())
 def test_multiplicities_mean_repeated_answers(rows: list[tuple[float, bool]], data: st.DataObject) -> None:
-    """What the bootstrap evaluates is the metric of the resample, answer by answer."""
+    """The bootstrap evaluates the metric of the resample, answer by answer."""
     u, correct = np.array([v for v, _ in rows]), np.array([float(right) for _, right in rows])
     drawn = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=len(rows), max_size=len(rows))))
     counts = np.bincount(drawn, minlength=len(rows)).astype(float)[None]
@@ -399,7 +399,7 @@ def test_a_permutation_test_needs_a_metric_of_order_and_both_kinds() -> None:
 
 @pytest.mark.slow
 def test_the_paired_test_holds_its_level_with_four_right_answers() -> None:
-    """Where a bootstrap calls two equally good scores different in far more than 5% of runs."""
+    """A bootstrap calls two equally good scores different in far more than 5% of runs."""
     found = {"permutation": 0, "bootstrap": 0}
     runs = 2000
     for seed in range(runs):

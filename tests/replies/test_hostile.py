@@ -31,7 +31,7 @@ JUNK = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something is in a JSON value."""
+    """Paths of all members in a JSON value."""
     if path:
         yield path
     if isinstance(value, dict):

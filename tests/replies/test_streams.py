@@ -143,7 +143,7 @@ def test_chunks_of_the_official_client(name: str) -> None:
 
 
 def test_running_events_of_a_stream() -> None:
-    """What a chunk adds is known with the chunk, but for pieces of characters, which wait for the whole."""
+    """Each chunk brings its tokens, but for pieces of characters, which wait for the whole."""
     stream = ReplyStream()
     seen = []
     for chunk in chunks_of("vllm-chat-awkward-ids"):

@@ -308,7 +308,7 @@ def by_name(values: list[float]) -> dict[Name, float]:
 
 @given(logits=ROWS)
 def test_temperatures(logits: list[float]) -> None:
-    """Of the whole row, and of a row of which the last is not listed."""
+    """The whole row is listed, or all of it but the last."""
     raw, scaled = log_softmax(logits), log_softmax([2 * value for value in logits])
     for n in {len(logits), max(2, len(logits) - 1)}:
         at_1, at_half = (by_name(values[:n]) for values in (raw, scaled))

@@ -38,7 +38,7 @@ NAMED_BY_PATH = ("transformers-serve", "mlx-lm")
 
 
 def name_there(engine: Engine, model: str) -> str:
-    """What requests call the model that an engine serves."""
+    """The name by which requests call the model that an engine serves."""
     return model if engine.dialect in NAMED_BY_PATH else SERVED
 
 
@@ -118,7 +118,7 @@ def by_langchain(engine: Engine, url: str, request: dict[str, Any]) -> tuple[int
 
 
 def killed(url: str, route: str, body: dict[str, Any], log: Path) -> tuple[int, str]:
-    """What comes of a stream whose engine is killed after some events; `log` is the engine's."""
+    """The outcome of a stream whose engine is killed after some events; `log` is the engine's."""
     lines: list[str] = []
     with httpx.stream("POST", url + route, json=body, timeout=60) as stream:
         try:
