@@ -127,7 +127,7 @@ def of_lists(steps: Sequence[ListedStep], opening: Sequence[bool]) -> Columns:
         opening=np.array(opening, dtype=bool),
         log_probs=np.array([step.log_prob for step in steps], dtype=np.float64),
         complete=np.array([step.complete for step in steps], dtype=bool),
-        unmapped=np.array([step.unmapped for step in steps], dtype=np.float64),
+        unmapped=np.array([step.doubts.unmapped if step.doubts else 0.0 for step in steps]),
         neutrals=unknown[:, :2],
         ends=unknown[:, 2:],
         owners=np.array([i for i, step in enumerate(steps) for _ in step.ids], dtype=np.int64),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from os.path import commonprefix
 
 from semtoken.clustering.tokenizers import REPLACEMENT
-from semtoken.clustering.vocabulary import normalize
-from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
+from semtoken.clustering.vocabulary import Vocabulary, normalize
+from semtoken.core.engine_tokens.checked_list import ASK_FOR_IDS, Doubts, ListedStep
 from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
@@ -52,15 +52,18 @@ def silent_zeros(steps: Sequence[ListedStep], certain: Callable[[], BoolArray]) 
     return bare if any(not step.bare for step in steps) else []
 
 
-def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[int] = ()) -> tuple[Flag, ...]:
+def listed_flags(
+    agreed: Agreeing, vocabulary: Vocabulary, silent: Sequence[int] = (), copied: Sequence[int] = ()
+) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
+    `vocabulary` has the texts of the tokens, as the answer is decoded by it.
     Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_lists`), zeros or lists are not used.
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed
     odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]
-    pieces = agreed.scorer.vocabulary.pieces
+    pieces = vocabulary.pieces
     unnamed = [i for i, step in enumerate(steps) if _UNNAMED in pieces[step.token]] if agreed.scorer.open_ended else []
     if not (odd or silent or copied or unnamed):  # as of most answers
         return ()
@@ -77,19 +80,19 @@ def listed_flags(agreed: Agreeing, silent: Sequence[int] = (), copied: Sequence[
     bare = [i for i, step in odd if not step.listed and not step.complete]
     zero = [i for i in bare if steps[i].log_prob == 0.0]
     wide = [i for i in bare if not agreed.bounds.certain[i] and steps[i].log_prob != 0.0]
-    twice = [i for i, step in odd if step.alike or step.doubtful]
+    doubts = [(i, step.doubts) for i, step in odd if step.doubts is not None]
+    twice = [i for i, doubt in doubts if doubt.alike or doubt.doubtful]
     # Rounded, since the number went through exp and log, and stand-ins such as -100 are found by equality.
     unknown = [i for i, step in odd if not is_own(round(step.log_prob, 6)) and i not in silent]
     overfull = [i for i, step in odd if step.total > SLIGHTLY_OVERFULL]
     unclear = [
         i
-        for i, step in odd
-        if (step.ambiguous or step.perhaps)  # unless all that the names may mean are spelled like no other token
-        and (agreed.bounds.ambiguous[i] > 0 or not _all_alone(agreed, step))
-        and not agreed.bounds.certain[i]
+        for i, doubt in doubts
+        if (doubt.ambiguous or doubt.perhaps)  # unless all that the names may mean are special tokens
+        and (agreed.bounds.ambiguous[i] > 0 or not _all_special(vocabulary, doubt))
     ]
-    any_special = [i for i, step in odd if len(step.stands_for) > 1 and not agreed.bounds.certain[i]]
-    unmapped = [i for i, step in odd if step.unmapped]
+    any_special = [i for i, doubt in doubts if len(doubt.stands_for) > 1 and not agreed.bounds.certain[i]]
+    unmapped = [i for i, doubt in doubts if doubt.unmapped]
     findings = (
         ("no_alternatives", wide, "list no token besides the chosen one, so the interval is wide"),
         (
@@ -136,17 +139,12 @@ def _is_odd(step: ListedStep) -> bool:
         or step.without_blank
         or step.log_prob < LEAST_TELLING
         or step.total > SLIGHTLY_OVERFULL
-        or (step.alike or step.doubtful or step.ambiguous or step.perhaps or step.stands_for or step.unmapped)
+        or step.doubts
     )
 
 
-def _all_alone(agreed: Agreeing, step: ListedStep) -> bool:
-    """Whether all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
-
-    A list that is keyed by names then hides none that is spelled as the chosen token is.
-    """
-    alone = agreed.scorer.surface.alike.asks < 0
-    return all(alone[list(may_be)].all() for may_be, _ in step.ambiguous)
+def _all_special(vocabulary: Vocabulary, doubt: Doubts) -> bool:
+    return all(vocabulary.special[list(may_be)].all() for may_be, _ in doubt.ambiguous)
 
 
 def proxy_flag(proxy_for: str) -> Flag:

@@ -15,12 +15,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps
 from semtoken.core.engine_tokens import TopStep
-from semtoken.core.engine_tokens.checked_list import ListReader
+from semtoken.core.engine_tokens.checked_list import ListReader, Names
 from semtoken.core.engine_tokens.known_names import KnownNames
 from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.flags import borrowed_flags, listed_flags, proxy_flag, silent_zeros
@@ -245,11 +246,11 @@ class GrowingAnswer:
         """
         self.advance()
         first, n, neutrality = self._n_settled, len(self.ids), self._neutrality
-        bounds = self.agreeing(first, n).bounds
-        new, undecided = bounds.masses(), set[int]()
+        agreed = self.agreeing(first, n)
+        new, undecided = agreed.masses, set[int]()
         if self.scorer.rules.prefix_matching:  # the prefix set of a neutral token does not count
             places = [step.position for step in self._open if step.position >= first]
-            undecided = {place for place in places if not bounds.certain[place - first]}
+            undecided = {place for place in places if not agreed.bounds.certain[place - first]}
         settled = max(first, min(undecided, default=n) if neutrality else 0)
         self._settled = LogMass.total([self._settled, *new[: settled - first]])
         self._n_settled = settled
@@ -288,23 +289,23 @@ class GrowingAnswer:
         `proxy_for`, `question`, `model` and `truncated` are recorded in the answer.
         """
         self.advance(complete=True)
-        agreed, ids = self.agreeing(0, len(self.ids)), list(self.ids)
+        agreed, ids, vocabulary = self.agreeing(0, len(self.ids)), list(self.ids), self.scorer.vocabulary
         flags = [] if proxy_for is None else [proxy_flag(proxy_for)]
         names = None if self.lists is None else self.lists.names
         if isinstance(names, ListedNames):
             # Which names are special tokens shows at the end, by the text that follows them or does not.
-            agreed.scorer = self.scorer = self._frozen(names, said)
+            vocabulary = names.vocabulary(said, ids)
+        text = vocabulary.decode(ids)
         if self.lists is not None:
             silent = silent_zeros(agreed.listed, lambda: agreed.bounds.certain)
             agreed = agreed.without_numbers(silent) if silent else agreed
-            flags = [*listed_flags(agreed, silent, self.lists.copied), *flags]
-        text = self.scorer.vocabulary.decode(ids)
+            flags = [*listed_flags(agreed, vocabulary, silent, self.lists.copied), *flags]
         blank = not text.strip()
         # A blank answer has the log score -inf, as in the published code.
-        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else agreed.bounds.total
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(agreed.masses)
         response = ScoredAnswer(
             text=text,
-            tokens=later_records(agreed, ids, lambda steps, least: self._with_others(steps, said, least)),  # type: ignore[arg-type]
+            tokens=later_records(agreed, vocabulary, ids, partial(_with_others, names, said, ids)),  # type: ignore[arg-type]
             log_confidence=estimate,
             log_confidence_interval=None if self.lists is None else (low, high),
             preset=self.scorer.rules.preset,
@@ -320,17 +321,17 @@ class GrowingAnswer:
         more = borrowed_flags(response, rivals=any_rival(agreed)) if self.scorer.rules.lending else ()
         return response.with_fields(flags=(*flags, *more, *notes)) if more else response
 
-    def _frozen(self, names: ListedNames, said: str | None) -> Scorer:
-        """A scorer of the tokens that the lists have named so far."""
-        return Scorer(names.vocabulary(said, self.ids), self.scorer.rules, names=names)
 
-    def _with_others(self, agreed: Agreeing, said: str | None, least: float) -> Agreeing:
-        """The steps with all listed tokens of at least a probability, where these had no numbers yet."""
-        names = None if self.lists is None else self.lists.names
-        if not isinstance(names, ListedNames):
-            return agreed
-        listed = [names.with_others(step, least) for step in agreed.listed]
-        return replace(agreed, listed=listed, scorer=self._frozen(names, said))
+def _with_others(names: Names | None, said: str | None, ids: Sequence[int], agreed: Agreeing, least: float) -> Agreeing:
+    """The steps with all listed tokens of at least a probability, where these had no numbers yet.
+
+    The scorer is then that of the tokens which the lists have named; `said` and `ids` are those of the answer.
+    """
+    if not isinstance(names, ListedNames):
+        return agreed
+    listed = [names.with_others(step, least) for step in agreed.listed]
+    scorer = Scorer(names.vocabulary(said, ids), agreed.scorer.rules, names=names)
+    return replace(agreed, listed=listed, scorer=scorer)
 
 
 def check_normalizers(

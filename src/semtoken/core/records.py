@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.core.rows import LEAST_LISTED, LISTED
 from semtoken.core.rules import SAME_LETTERS, SURFACE_RULES
@@ -23,24 +24,29 @@ RIVAL = 0.1
 
 
 def later_records(
-    agreed: Agreeing, ids: Sequence[int], with_others: Callable[[Agreeing, float], Agreeing]
+    agreed: Agreeing,
+    vocabulary: Vocabulary,
+    ids: Sequence[int],
+    with_others: Callable[[Agreeing, float], Agreeing],
 ) -> TokensLater:
-    """The tokens of an answer with these ids; `with_others` gives some steps all listed tokens of a probability."""
+    """The tokens of an answer with these ids of a vocabulary; `with_others` gives some steps all listed tokens of a
+    probability.
+    """
     by_spelling = agreed.scorer.rules == SURFACE_RULES
     return TokensLater(
         len(ids),
         lambda: token_records(with_others(agreed, 0.0), ids),
-        lambda: _marks(agreed, ids),
+        lambda: _marks(agreed, vocabulary.offsets(ids)),
         by_spelling=by_spelling,
         alternatives=(lambda at: alternatives(with_others(agreed.at(at), LEAST_LISTED))) if by_spelling else None,
     )
 
 
-def _marks(agreed: Agreeing, ids: Sequence[int]) -> list[TokenMark]:
-    """The fields of the tokens' records that cost little."""
+def _marks(agreed: Agreeing, places: Sequence[tuple[int, int]]) -> list[TokenMark]:
+    """The fields of the tokens' records that cost little; `places` are their characters."""
     exact = not agreed.listed
     log_probs = agreed.steps.log_probs.tolist() if exact else [step.log_prob for step in agreed.listed]
-    columns = zip(agreed.scorer.vocabulary.offsets(ids), log_probs, agreed.bounds.masses(), strict=True)
+    columns = zip(places, log_probs, agreed.masses, strict=True)
     return [
         TokenMark(*place, log_prob, mass.estimate, None if exact else (mass.lower, mass.upper))
         for place, log_prob, mass in columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from semtoken.core.columns import Columns, joined, no_steps, of_lists
-from semtoken.core.engine_tokens.checked_list import ListedStep
+from semtoken.core.engine_tokens.checked_list import Doubts, ListedStep
 from semtoken.core.engine_tokens.precision import IN_FULL, ROUNDING, Rounding
 from semtoken.core.prefixes import NO_IDS
 from semtoken.core.scorer import NEUTRAL, PREFIX, SOURCES, Scorer, among
@@ -54,11 +54,6 @@ class Bounds(NamedTuple):
     ambiguous: FloatArray
     """[n] mass of the entries whose names fit both tokens that count and tokens that do not."""
 
-    @property
-    def total(self) -> LogMass:
-        """The bounds of all steps added up."""
-        return LogMass(*(math.fsum(end.tolist()) for end in (self.lower, self.estimate, self.upper)))
-
     def masses(self) -> list[LogMass]:
         """The bounds step by step."""
         return list(map(LogMass, self.lower.tolist(), self.estimate.tolist(), self.upper.tolist()))
@@ -68,7 +63,24 @@ class Bounds(NamedTuple):
         return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
 
 
-def interval(mass: float, more: float, slack: float) -> tuple[float, float, float]:
+class StepMass(NamedTuple):
+    """What a list shows of one step: a row of `Bounds`."""
+
+    log_mass: LogMass
+    shares: list[float]
+    ambiguous: float
+    certain: bool = False
+
+
+def columns_of(masses: Sequence[StepMass]) -> Bounds:
+    """The steps of lists in columns."""
+    lower, estimate, upper = np.array([step.log_mass for step in masses], dtype=np.float64).reshape(-1, 3).T
+    shares = np.array([step.shares for step in masses], dtype=np.float64).reshape(-1, len(SOURCES))
+    certain, ambiguous = [step.certain for step in masses], [step.ambiguous for step in masses]
+    return Bounds(lower, estimate, upper, np.array(certain, dtype=bool), np.minimum(shares, 1.0), np.array(ambiguous))
+
+
+def interval(mass: float, more: float, slack: float) -> LogMass:
     """Lower bound, estimate and upper bound of a log agreeing probability, all <= 0.
 
     `mass` surely agrees, `more` may agree beside it, listed or not, and by `slack` a log may be off, since numbers are
@@ -78,7 +90,7 @@ def interval(mass: float, more: float, slack: float) -> tuple[float, float, floa
     low = min(math.log(mass), 0.0) if mass > 0 else -math.inf
     high = math.log(min(mass + more, 1.0)) if more > 0 else low
     # The estimate is what is listed, the cautious end of the interval, which ranks answers best.
-    return low - slack, low, min(high + slack, 0.0)
+    return LogMass(low - slack, low, min(high + slack, 0.0))
 
 
 @dataclass(eq=False)
@@ -106,9 +118,20 @@ class Agreeing:
         return of_lists(self.listed, self.opening) if self.rows is None else self.rows
 
     @cached_property
+    def masses(self) -> list[LogMass]:
+        """The log masses of the steps under the rules of the scorer."""
+        return [step.log_mass for step in self._listed_masses] if self.rows is None else self.bounds.masses()
+
+    @cached_property
     def bounds(self) -> Bounds:
-        """The bounds of the steps' masses under the rules of the scorer."""
+        """The bounds of the steps' masses under the rules of the scorer, in columns."""
+        if self.rows is None:
+            return columns_of(self._listed_masses)
         return self.bounds_under(self.scorer, neutrality=self.neutrality)
+
+    @cached_property
+    def _listed_masses(self) -> list[StepMass]:
+        return _masses_of_lists(self, self.scorer, neutrality=self.neutrality)
 
     @cached_property
     def prefix_entries(self) -> tuple[IdArray, IdArray]:
@@ -135,31 +158,17 @@ class Agreeing:
 
     def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
         """The same for the tokens of each list, in their order."""
-        places = range(len(self.listed))
-        return [self.kinds_of(scorer, i, self.listed[i].ids, neutrality=neutrality) for i in places]
-
-    def kinds_of(self, scorer: Scorer, place: int, ids: Iterable[int], *, neutrality: bool) -> list[int]:
-        """The same for some tokens at the step with this place among the lists."""
-        step, prefix_set, opening = self.listed[place], self.prefixes[place], self.opening[place]
-        return scorer.kinds_listed(step.token, ids, prefix_set, opening, neutrality=neutrality, spelled=step.spelled)
+        steps = zip(self.listed, self.prefixes, self.opening, strict=True)
+        return [
+            scorer.kinds_listed(step.token, step.ids, prefixes, opening, neutrality=neutrality, spelled=step.spelled)
+            for step, prefixes, opening in steps
+        ]
 
     def bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
         """The bounds of the steps' masses under the rules of another scorer of the same vocabulary."""
         if self.rows is not None:
             return _bounds_of_rows(self, scorer, neutrality=neutrality)
-        bounds = _bounds_of_lists(self, scorer, neutrality=neutrality)
-        for i, step in enumerate(self.listed):
-            if step.stands_for and not bounds.certain[i]:
-                may_be = [_as_if(step, token) for token in _one_a_cluster(scorer, step)]
-                n = len(may_be)
-                each = replace(self, prefixes=[self.prefixes[i]] * n, listed=may_be, opening=[self.opening[i]] * n)
-                cases = _bounds_of_lists(each, scorer, neutrality=neutrality)
-                # The numbers shown are those of the worst case, and the interval holds all cases.
-                cautious = int(cases.estimate.argmin())
-                for values, others in zip(bounds, cases, strict=True):
-                    values[i] = others[cautious]
-                bounds.lower[i], bounds.upper[i] = cases.lower.min(), cases.upper.max()
-        return bounds
+        return columns_of(_masses_of_lists(self, scorer, neutrality=neutrality))
 
     def at(self, places: Sequence[int]) -> Agreeing:
         """The steps at some places alone."""
@@ -196,44 +205,61 @@ def _bounds_of_rows(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bo
     return Bounds(low, low, low, certain, np.minimum(shares, 1.0), np.zeros(len(low)))
 
 
-def _bounds_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> Bounds:
-    """The bounds of the steps' masses under the rules of a scorer, as if it were clear which token was chosen."""
-    alike, off = scorer.by_spelling, agreed.rounding.off
+def _masses_of_lists(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[StepMass]:
+    """The masses of the steps under the rules of a scorer, step by step."""
+    masses = _as_chosen(agreed, scorer, neutrality=neutrality)
+    for i, step in enumerate(agreed.listed):
+        if step.doubts is not None and step.doubts.stands_for and not masses[i].certain:
+            may_be = [_as_if(step, step.doubts, token) for token in _one_a_cluster(scorer, step.doubts.stands_for)]
+            n = len(may_be)
+            each = replace(agreed, prefixes=[agreed.prefixes[i]] * n, listed=may_be, opening=[agreed.opening[i]] * n)
+            cases = _as_chosen(each, scorer, neutrality=neutrality)
+            # The numbers shown are those of the worst case, and the interval holds all cases.
+            cautious = min(cases, key=lambda case: case.log_mass.estimate)
+            lower, upper = min(case.log_mass.lower for case in cases), max(case.log_mass.upper for case in cases)
+            masses[i] = cautious._replace(log_mass=LogMass(lower, cautious.log_mass.estimate, upper))
+    return masses
+
+
+def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[StepMass]:
+    """The masses of the steps under the rules of a scorer, as if it were clear which token was chosen."""
+    off, masses = agreed.rounding.off, []
     kinds = agreed.kinds_by_step(scorer, neutrality=neutrality)
     sizes = _sizes(agreed, scorer, neutrality=neutrality)
-    errors = itertools.repeat((0.0, 0.0, None)) if agreed.rounding.even else _errors(agreed, kinds)
-    ends, shares, ambiguous = [], [], []
-    for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
-        by_kind = [0.0] * len(SOURCES)
+    errors = itertools.repeat(NO_ERROR) if agreed.rounding.even else _errors(agreed, kinds)
+    for i, (step, each, size, error) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
+        shares = [0.0] * len(SOURCES)
         for kind, probability in zip(each, step.probabilities, strict=True):
-            by_kind[kind] += probability
-        by_kind[0] = 0.0  # those that do not count
-        mass, unseen = sum(by_kind), size - len(each) + each.count(0)
-        inside, unclear = _unclear_mass(agreed, i, scorer, neutrality=neutrality) if step.ambiguous else (0.0, 0.0)
-        # Another id of the chosen token's text is spelled alike, but need not be the chosen token or of its cluster.
-        mass += inside + step.alike if alike else inside
-        perhaps = step.perhaps if alike else step.alike
-        # The log of the upper end is off by as much as the mass that may be added to it is.
-        slack = off + max(own, whole if unclear + step.unmapped + step.perhaps > 0 else 0.0)
-        # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
-        missing = max(1.0 - step.total, 0.0) + off + whole * step.total
-        # A list of all tokens in full precision is as good as a row of logits.
-        if step.complete:
-            missing, slack = 0.0, 0.0 if slack <= ROUNDING else slack
-        missing = min(missing, max(unseen, 0) * (step.smallest if most is None else most))
-        more = unclear + step.unmapped + step.doubtful + perhaps + missing
-        ends.append(interval(mass, more, slack))
-        shares.append(by_kind)
-        ambiguous.append(min(unclear + perhaps if alike else unclear, 1.0))
-    certain = np.zeros(len(ends), dtype=bool)
-    lower, estimate, upper = np.array(ends, dtype=np.float64).reshape(-1, 3).T
-    masses = np.array(shares, dtype=np.float64).reshape(-1, len(SOURCES))
+            shares[kind] += probability
+        shares[0] = 0.0  # those that do not count
+        mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + error.own
+        if step.doubts is not None:
+            doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
+            mass, more, ambiguous = mass + doubtful.counts, doubtful.more, doubtful.ambiguous
+            # The log of the upper end is off by as much as the mass that may be added to it is.
+            slack = off + max(error.own, error.whole if doubtful.is_open else 0.0)
+        if step.complete:  # a list of all tokens in full precision is as good as a row of logits
+            slack = 0.0 if slack <= ROUNDING else slack
+        else:
+            # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
+            missing = max(1.0 - step.total, 0.0) + off + error.whole * step.total
+            unseen = size - len(each) + each.count(0)
+            more += min(missing, max(unseen, 0) * (step.smallest if error.most is None else error.most))
+        masses.append(StepMass(interval(mass, more, slack), shares, ambiguous))
     if neutrality and scorer.knows_neutral:
-        certain = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
-        lower[certain] = estimate[certain] = upper[certain] = masses[certain, PREFIX] = 0.0
-        # So that it counts among the neutral tokens, as in the sum that rows bring.
-        masses[certain, NEUTRAL] += np.exp(agreed.steps.log_probs[certain])
-    return Bounds(lower, estimate, upper, certain, np.minimum(masses, 1.0), np.array(ambiguous, dtype=np.float64))
+        neutral = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
+        for i in np.flatnonzero(neutral).tolist():
+            masses[i] = _as_neutral(masses[i], agreed.listed[i])
+    return masses
+
+
+def _as_neutral(mass: StepMass, step: ListedStep) -> StepMass:
+    """The mass of a step whose token is neutral, so that it counts as 1."""
+    shares = list(mass.shares)
+    shares[PREFIX] = 0.0
+    # So that it counts among the neutral tokens, as in the sum that rows bring.
+    shares[NEUTRAL] += math.exp(step.log_prob)
+    return StepMass(CERTAIN, shares, mass.ambiguous, certain=True)
 
 
 def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
@@ -257,35 +283,43 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
         return level + np.log(shares.sum(axis=1)), shares * np.exp(level)[:, None]
 
 
-def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[tuple[float, float, float]]:
-    """The effect that rounding may have had on each step, where it depends on the size of a number.
+class Error(NamedTuple):
+    """The effect that rounding may have had on one step, where it depends on the size of a number."""
 
-    Of each step: by how much the log of the mass that counts may be higher, and that of the whole list, and the most
-    that its smallest probability may have been.
-    """
+    own: float = 0.0
+    """By how much the log of the mass that counts may be higher."""
+    whole: float = 0.0
+    """The same of the whole list."""
+    most: float | None = None
+    """The most that its smallest probability may have been; None where that is known."""
+
+
+NO_ERROR = Error()
+
+
+def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[Error]:
+    """The effect that rounding may have had on each step."""
     steps, rounding, n = agreed.steps, agreed.rounding, len(agreed.listed)
     probabilities, counted = np.exp(steps.logs), np.array(list(chain.from_iterable(kinds)), dtype=np.int64) > 0
     higher = _highest(probabilities, rounding)
     whole = _shares_off(probabilities, higher, steps.owners, n)
     own = _shares_off(probabilities[counted], higher[counted], steps.owners[counted], n)
     most = np.minimum(_highest(np.array([step.smallest for step in agreed.listed]), rounding), 1.0)
-    return zip(own.tolist(), whole.tolist(), most.tolist(), strict=True)
+    return map(Error, own.tolist(), whole.tolist(), most.tolist())
 
 
-def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
+def _one_a_cluster(scorer: Scorer, stands_for: Sequence[int]) -> list[int]:
     """Tokens that the chosen one may be: one for each cluster, and one for all tokens that are alone in theirs."""
-    members = ((token, scorer.cluster.listed(token)) for token in step.stands_for)
+    members = ((token, scorer.cluster.listed(token)) for token in stands_for)
     return list({ids[0] if len(ids) > 1 else None: token for token, ids in members}.values())
 
 
-def _as_if(step: ListedStep, token: int) -> ListedStep:
+def _as_if(step: ListedStep, doubts: Doubts, token: int) -> ListedStep:
     """The step as if `token` were the chosen one; the stand-in takes its place among the candidates of other names."""
     swap = {step.token: token, token: step.token}
-    return step._replace(
-        token=token,
-        ids=[token if listed == step.token else listed for listed in step.ids],
-        ambiguous=tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in step.ambiguous),
-    )
+    ambiguous = tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in doubts.ambiguous)
+    ids = [token if listed == step.token else listed for listed in step.ids]
+    return step._replace(token=token, ids=ids, doubts=doubts._replace(ambiguous=ambiguous))
 
 
 def _highest(probabilities: FloatArray, rounding: Rounding) -> FloatArray:
@@ -325,11 +359,34 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
     return [size + added for size, added in zip(sizes, more, strict=True)]
 
 
-def _unclear_mass(agreed: Agreeing, i: int, scorer: Scorer, *, neutrality: bool) -> tuple[float, float]:
-    """Mass of the entries of a step whose possible tokens all count, and of those of which only some do."""
-    inside, mixed = 0.0, 0.0
-    for candidates, probability in agreed.listed[i].ambiguous:
-        kinds = agreed.kinds_of(scorer, i, candidates, neutrality=neutrality)
+class DoubtfulMass(NamedTuple):
+    """The mass of what is not clear about a list."""
+
+    counts: float
+    """What surely agrees."""
+    more: float
+    """What may agree beside it."""
+    ambiguous: float
+    """The part of that whose names fit both tokens that count and tokens that do not."""
+    is_open: bool
+    """Whether some of it may be any token."""
+
+
+def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, neutrality: bool) -> DoubtfulMass:
+    """The mass of what is not clear about the list of a step."""
+    step, prefixes, opening = agreed.listed[i], agreed.prefixes[i], agreed.opening[i]
+    inside, mixed = 0.0, 0.0  # of entries whose possible tokens all count, and of those of which only some do
+    for candidates, probability in doubts.ambiguous:
+        kinds = scorer.kinds_listed(
+            step.token, candidates, prefixes, opening, neutrality=neutrality, spelled=step.spelled
+        )
         inside += probability * all(kinds)
         mixed += probability * (any(kinds) and not all(kinds))
-    return inside, mixed
+    # Another id of the chosen token's text is spelled alike, but need not be the chosen token or of its cluster.
+    counted, perhaps = (inside + doubts.alike, doubts.perhaps) if scorer.by_spelling else (inside, doubts.alike)
+    return DoubtfulMass(
+        counts=counted,
+        more=mixed + doubts.unmapped + doubts.doubtful + perhaps,
+        ambiguous=min(mixed + perhaps if scorer.by_spelling else mixed, 1.0),
+        is_open=mixed + doubts.unmapped + doubts.perhaps > 0,
+    )

@@ -21,6 +21,24 @@ OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilit
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
+class Doubts(NamedTuple):
+    """All that is not clear about a list."""
+
+    unmapped: float = 0.0
+    """Sum of the probabilities of entries whose names fit no token."""
+    alike: float = 0.0
+    """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
+    doubtful: float = 0.0
+    """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
+    count for the upper end only, and not in `ListedStep.total`."""
+    perhaps: float = 0.0
+    """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary shows it."""
+    ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
+    """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
+    stands_for: tuple[int, ...] = ()
+    """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
+
+
 class ListedStep(NamedTuple):
     """The tokens that a list names for one step, with their probabilities and the mass that it does not name."""
 
@@ -41,27 +59,16 @@ class ListedStep(NamedTuple):
     """Whether every token of the vocabulary is listed."""
     listed: int
     """The number of entries with a probability beside the chosen token."""
-    unmapped: float = 0.0
-    """Sum of the probabilities of entries whose names fit no token."""
-    alike: float = 0.0
-    """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
-    doubtful: float = 0.0
-    """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
-    count for the upper end only, and not in `total`."""
-    perhaps: float = 0.0
-    """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary shows it."""
+    doubts: Doubts | None = None
+    """All that is not clear about the list; None where nothing is, as nearly always."""
     many: bool = False
     """Whether any number of tokens may be spelled as the chosen token is, where no vocabulary shows it."""
     with_blank: int = 0
     """The number of names that begin with a blank."""
     without_blank: int = 0
     """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
-    ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
-    """The entries whose names fit several tokens: the ids of these tokens, and the probability of the entry."""
     bare: bool = False
     """Whether the engine gave no list at all."""
-    stands_for: tuple[int, ...] = ()
-    """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
     others: TopStep | None = None
     """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
     spelled: tuple[int, ...] = ()
@@ -70,7 +77,7 @@ class ListedStep(NamedTuple):
 
 @dataclass
 class Entries:
-    """The entries of a list, sorted by what is known of them. Fields without a docstring are those of `ListedStep`."""
+    """The entries of a list, sorted by what is known of them. Fields without a docstring are those of `Doubts`."""
 
     chosen: int
     """The id of the chosen token."""
@@ -264,7 +271,7 @@ class ListReader:
             read = self._clear_from(at) or [self.any_list(self._given[at], at)]
             if self._ended_by is not None and not all(self.names.is_blank(step.token) for step in read):
                 raise not_in_vocabulary(*self._ended_by)  # text goes on behind it
-            if read[0].stands_for and self._ended_by is None:
+            if self._ended_by is None and read[0].doubts is not None and read[0].doubts.stands_for:
                 self._ended_by = self._given[at].chosen, at
             self.steps += read
             if (names := self.names.learned()) is not None:
@@ -300,6 +307,14 @@ class ListReader:
         if total > OVERFULL:
             raise overfull(total, position)
         own, alike = entries.found.get(entries.chosen), self.names.alike(entries.chosen, entries.found)
+        doubts = Doubts(
+            unmapped=entries.unmapped,
+            alike=entries.alike,
+            doubtful=entries.doubtful,
+            perhaps=alike.perhaps,
+            ambiguous=tuple(entries.ambiguous),
+            stands_for=meant.chosen if meant.any_special else (),
+        )
         return ListedStep(
             token=entries.chosen,
             ids=list(entries.found),
@@ -309,16 +324,11 @@ class ListReader:
             smallest=min(other.probability for other in others) if bounded else 1.0,
             complete=complete,
             listed=sum(other.tells for other in others),
-            unmapped=entries.unmapped,
-            alike=entries.alike,
-            doubtful=entries.doubtful,
-            perhaps=alike.perhaps,
+            doubts=doubts if any(doubts) else None,
             many=alike.many,
             with_blank=meant.with_blank,
             without_blank=meant.without_blank,
-            ambiguous=tuple(entries.ambiguous),
             bare=len(step.names) < 2,
-            stands_for=meant.chosen if meant.any_special else (),
             spelled=alike.surely,
         )
 

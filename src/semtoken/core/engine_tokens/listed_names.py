@@ -17,12 +17,11 @@ import numpy as np
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
-from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, ListedStep, Meant, MeantStep, Names
+from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, Doubts, ListedStep, Meant, MeantStep, Names
 from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
-    NAMELESS,
     STAND_INS,
     Name,
     TopStep,
@@ -76,8 +75,8 @@ def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: b
     if spelled:
         said = spelled.decode("utf-8", "replace")
         return Spelling.of(rule, said, said, spelled)
-    if not text:
-        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=text is None)
+    if text is None:
+        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
     piece = text.encode("utf-8", "surrogatepass")
     said = text.removeprefix(REPLACEMENT)
     if said and said != text and REPLACEMENT not in said:  # a piece of a character, or the token that is named behind
@@ -139,7 +138,7 @@ class ListedNames(Names):
         if known is not None:
             return known
         token, text, spelled = name
-        if text is None and not spelled and token is not None and not self.naming.texts:
+        if text is None and not spelled and (token is None or not self.naming.texts):
             return None
         return self._added(name)
 
@@ -249,7 +248,7 @@ class ListedNames(Names):
             1.0,  # any number of tokens may be spelled alike
             complete=False,
             listed=len(names) - 1,
-            perhaps=alike.perhaps,
+            doubts=Doubts(perhaps=alike.perhaps) if alike.perhaps else None,
             many=alike.many,
             bare=len(step.names) < 2,
             others=step if len(names) > 1 else None,
@@ -294,8 +293,8 @@ class ListedNames(Names):
 
         `known`: the chosen token has a number of its own. `again`: the list has had this name before.
         """
-        number = None if name == NAMELESS else self.number(name)
-        if number is None and self.rule is None:
+        number = self.number(name)
+        if number is None and name[0] is not None and self.rule is None:
             number = self.without_name(name[0])
         if number is None:
             return Meant((), (), shared=True)
