@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from semtoken.clustering.tokenizers import character_ranges
-from semtoken.core.parts.part import AnswerTokens, Ending
+from semtoken.core.parts.part import AnswerTokens
 
 
 def answer_of(
@@ -14,7 +14,7 @@ def answer_of(
     meaning: Sequence[float] | None = None,
     surface: Sequence[float] | None = None,
     neutral: Sequence[bool] | None = None,
-    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] | None = None,
+    endings: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
     forced: Sequence[bool] | None = None,
 ) -> AnswerTokens:
     """An answer whose tokens are spelled by bytes."""

@@ -18,7 +18,8 @@ from semtoken.core.results import Distribution
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.replies.echo import Counts, prompt_length, without_prompt
 from semtoken.replies.formats.base import NOTHING, Delta, Engine, Shape
-from semtoken.replies.formats.fields import RawReply, prefill_of
+from semtoken.replies.formats.fields import RawReply, prefill_of, raise_error
+from semtoken.replies.formats.registry import shape_of_reply
 from semtoken.replies.segments import FORBIDDEN, RawChoice, Reply, ReplyChoice, assemble, is_cut
 from semtoken.support.questions import question_of
 
@@ -90,6 +91,25 @@ class ChoiceSum:
         return sum(len(part.steps) for part in chain(self.steps, *self.apart.values()))
 
 
+def read_whole(replies: Sequence[RawReply], shape: type[Shape] | None, context: ReplyContext) -> Reply:
+    """Read a whole reply, or the replies of a batch; the fields show the shape where it is not known.
+
+    `InvalidInputError` or `BackendError` says what is wrong with it.
+    """
+    for reply in replies:
+        raise_error(reply)  # before anything else is read: it may hold choices, too
+    reading = ReplyReading(shape or shape_of_reply(replies), context)
+    reading.shape.require_whole(replies)
+    for position, reply in enumerate(replies):
+        n_before = len(reading.sums)
+        # Each delta of a whole reply has to be a new choice.
+        if len(reading.add(reply, position)) != len(reading.sums) - n_before:
+            raise InvalidInputError("Two choices of the reply have the same index.")
+    if not reading.sums:
+        raise InvalidInputError("The reply holds no choices: there is nothing to read.")
+    return reading.parsed_reply()
+
+
 class ReplyReading:
     """A reply in progress: its shape, what is known besides, and the sum of each choice so far."""
 
@@ -98,20 +118,6 @@ class ReplyReading:
         """The shape, with the facts that the reply gives about itself."""
         self.context = context
         self.sums: dict[int, ChoiceSum] = {}
-
-    def add_whole(self, replies: Sequence[RawReply]) -> None:
-        """Read a whole reply (several: a batch).
-
-        `InvalidInputError` or `BackendError` says what is wrong with it.
-        """
-        self.shape.require_whole(replies)
-        for position, reply in enumerate(replies):
-            n_before = len(self.sums)
-            # Each delta of a whole reply has to be a new choice.
-            if len(self.add(reply, position)) != len(self.sums) - n_before:
-                raise InvalidInputError("Two choices of the reply have the same index.")
-        if not self.sums:
-            raise InvalidInputError("The reply holds no choices: there is nothing to read.")
 
     def add(self, reply: RawReply, position: int = 0) -> list[Delta]:
         """Read a reply, its place in a batch given, or the next chunk of a stream; returns what was added."""
@@ -125,8 +131,7 @@ class ReplyReading:
 
     def parsed_reply(self) -> Reply:
         """All that has been read."""
-        choices = tuple(map(self.choice, sorted(self.sums)))
-        engine = self.engine
+        engine, choices = self.engine, tuple(map(self.choice, sorted(self.sums)))
         return Reply(self.shape.formats[engine], self.shape.model, self._distribution(choices, engine), choices)
 
     def choice(self, index: int) -> ReplyChoice:

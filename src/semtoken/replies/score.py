@@ -18,11 +18,10 @@ from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, raise_error
-from semtoken.replies.formats.registry import format_named, shape_of_reply
+from semtoken.replies.formats.registry import format_named
 from semtoken.replies.formats.within import Found, opened, replies_within
-from semtoken.replies.reading import ReplyContext, ReplyReading
+from semtoken.replies.reading import ReplyContext, read_whole
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
 from semtoken.support.files.safe_files import LARGEST_REPLIES, read_file
@@ -84,15 +83,23 @@ def read_reply(
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
         if is_batch(chunks):
-            return _read_replies(chunks, format, temperature, asked)
+            return _read_named(chunks, format, ReplyContext(asked, temperature))
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
         if format is not None:
-            return _read_replies([values], format, temperature, asked, None, values)
+            return _read_named([values], format, ReplyContext(asked, temperature, line=values))
         return _read_export(values, temperature, asked)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature, asked)
     raise InvalidInputError(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+
+
+def _read_named(replies: Sequence[RawReply], format: str | None, context: ReplyContext) -> Reply:
+    """Read a whole reply, or the replies of a batch, in the format of this name."""
+    if format is None:
+        return read_whole(replies, None, context)
+    known = format_named(format)
+    return read_whole(replies, known.shape, context._replace(engine=known.engine))
 
 
 def _read_export(value: RawReply, temperature: float | None, asked: RawReply) -> Reply:
@@ -101,42 +108,22 @@ def _read_export(value: RawReply, temperature: float | None, asked: RawReply) ->
     found = replies_within(value) or [Found((), value, None)]
     if found[0].path:  # what holds a reply may report an error
         raise_error(value)
+    if len(found) == 1:
+        return read_found(found[0], temperature, asked)
     parsed_replies = [read_found(one, temperature, asked) for one in found]
-    first = parsed_replies[0]
-    if len(parsed_replies) == 1:
-        return first
     if len({(parsed_reply.format, parsed_reply.distribution) for parsed_reply in parsed_replies}) > 1:
         raise InvalidInputError(
             "It holds replies of several formats: score them one by one, or give the file to `check`."
         )
     every = [choice for parsed_reply in parsed_replies for choice in parsed_reply.choices]
-    return replace(first, choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
+    return replace(parsed_replies[0], choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
 
 
-def read_found(found: Found, temperature: float | None = None, request: RawReply | None = None) -> Reply:
-    """Read a reply that was found in what it was saved in; arguments and errors as in `read_reply`."""
-    reply, asked = found.reply, {} if request is None else request
-    if isinstance(reply, Mapping):
-        return _read_replies([reply], None, temperature, asked, found.shape, found.line)
-    return _read_stream(reply if isinstance(reply, list) else [reply], None, temperature, asked)
-
-
-def _read_replies(
-    replies: Sequence[RawReply],
-    format: str | None,
-    temperature: float | None,
-    asked: RawReply,
-    known_shape: type[Shape] | None = None,
-    line: Any = None,
-) -> Reply:
-    """Read a whole reply, or the replies of a batch; `known_shape`: where it is known by now, `line`: what holds it."""
-    for reply in replies:
-        raise_error(reply)  # before anything else is read: it may hold choices, too
-    given = None if format is None else format_named(format)
-    shape = given.shape if given is not None else known_shape or shape_of_reply(replies)
-    reading = ReplyReading(shape, ReplyContext(asked, temperature, None if given is None else given.engine, line))
-    reading.add_whole(replies)
-    return reading.parsed_reply()
+def read_found(found: Found, temperature: float | None, asked: RawReply) -> Reply:
+    """Read a reply that was found in what it was saved in; `asked` is its request, as far as it is known."""
+    if isinstance(found.reply, Mapping):
+        return read_whole([found.reply], found.shape, ReplyContext(asked, temperature, None, found.line))
+    return _read_stream(found.reply if isinstance(found.reply, list) else [found.reply], None, temperature, asked)
 
 
 def is_stream_text(text: str | bytes) -> bool:

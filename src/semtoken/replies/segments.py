@@ -172,7 +172,8 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     rest = _behind_prefill(raw) if division.problem else None
     if rest is not None and (own := _divided(rest, quirks)).problem is None:
         raw, division = rest, own._replace(flags=(*own.flags, PREFILLED))
-    flags = [*raw.flags, *division.flags, *_step_notes(quirks), *end_notes(raw.finish_reason)]
+    ending = ending_of(raw.finish_reason)
+    flags = [*raw.flags, *division.flags, *_step_notes(quirks), *ending.notes]
     lacking = lacking_steps(raw, division, quirks.merged)
     flags += [note for note in (lacking.note,) if note]
     segments: list[Segment] = []
@@ -187,9 +188,16 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
         segments.append(Segment(kind, text, steps, problem or (lacking.of_calls if kind == "tool_call" else None)))
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
-    broken = raw.broken or broken_end(raw.finish_reason)
-    cut = None if raw.finish_reason is None else is_cut(raw.finish_reason)
-    return ReplyChoice(raw.choice, tuple(segments), raw.finish_reason, tuple(flags), broken, raw.calls, question, cut)
+    return ReplyChoice(
+        index=raw.choice,
+        segments=tuple(segments),
+        finish_reason=raw.finish_reason,
+        flags=tuple(flags),
+        broken=raw.broken or ending.broken,
+        calls=raw.calls,
+        question=question,
+        cut=ending.cut,
+    )
 
 
 def _divided(raw: RawChoice, quirks: Quirks) -> Division:
@@ -276,19 +284,29 @@ def is_whole(reason: str | None) -> bool:
     return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
 
 
-def end_notes(reason: str | None) -> list[str]:
+class Ending(NamedTuple):
+    """What the reason of its end says about an answer."""
+
+    cut: bool | None = None
+    """Whether the token limit ended it; None where no reason is given."""
+    notes: tuple[str, ...] = ()
     """Notes for a reader on an end that is none of the model's own."""
-    said = (reason or "stop").casefold()
-    if NORMAL_END.fullmatch(said) or BROKEN_END.fullmatch(said):
-        return []
-    return [f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."]
+    broken: str | None = None
+    """A sentence on why the answer is not whole; None if it is."""
 
 
-def broken_end(reason: str | None) -> str | None:
-    """A sentence on why an answer with this reason of its end is not whole; None if it is."""
-    if reason is None or not BROKEN_END.fullmatch(reason.casefold()):
-        return None
-    return f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
+def ending_of(reason: str | None) -> Ending:
+    """What the reason of its end says about an answer; None where the engine gives none."""
+    if reason is None:
+        return Ending()
+    said, cut = reason.casefold(), is_cut(reason)
+    if BROKEN_END.fullmatch(said):
+        broken = f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
+        return Ending(cut, broken=broken)
+    if not said or NORMAL_END.fullmatch(said):
+        return Ending(cut)
+    note = f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."
+    return Ending(cut, (note,))
 
 
 class Lacking(NamedTuple):

@@ -350,7 +350,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | 
 
 def _parsed(reply: SavedReply, settings: CheckSettings) -> Reply:
     if reply.shape is not None and settings.format is None:
-        return read_found(Found((), reply.reply, reply.shape), settings.temperature, reply.request)
+        return read_found(Found((), reply.reply, reply.shape), settings.temperature, reply.request or {})
     return read_reply(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
 
 

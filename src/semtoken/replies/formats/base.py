@@ -31,7 +31,6 @@ from semtoken.replies.formats.fields import (
     ids_of,
     index_of,
     merged,
-    only,
     raise_error,
     shorter_items,
     stop_of,
@@ -410,10 +409,12 @@ class Shape:
     @classmethod
     def require_whole(cls, replies: Sequence[RawReply]) -> None:
         """Check what only a whole reply (several: a batch) must have, and no chunk of a stream."""
+        if (cls.choices_at or cls.required) and len(replies) != 1:
+            raise InvalidInputError(
+                "A list of replies is understood from SGLang and llama.cpp only; read them one by one."
+            )
         if cls.required:
-            as_list(only(replies).get(cls.required), cls.required)
-        elif cls.choices_at:
-            only(replies)
+            as_list(replies[0].get(cls.required), cls.required)
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterable[Delta]:
         """The deltas of a reply or of a chunk of a stream, one for each of its choices.
@@ -486,12 +487,23 @@ class Shape:
         return []
 
     def steps(self, choice: RawReply) -> StepList:
-        """The steps of a choice in a reply or a chunk: items, or an object `logprobs`, unless a shape has others."""
-        logprobs, where = self.numbers(choice), dotted(self.numbers_at[0])
-        if isinstance(logprobs, Mapping):
-            return steps_of_logprobs(logprobs, where)
-        self.note_probabilities(logprobs)
-        return steps_from_items(logprobs, where)
+        """The steps of a choice in a reply or a chunk, unless a shape has others."""
+        return self.steps_in(self.numbers(choice), dotted(self.numbers_at[0]))
+
+    def steps_in(self, logprobs: Any, where: str) -> StepList:
+        """The steps of items, or of an object `logprobs`, which holds items, or lists as in legacy completions."""
+        if not isinstance(logprobs, Mapping):
+            return self.steps_of_items(logprobs, where)
+        content = logprobs.get("content")
+        if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
+            return steps_from_lists(logprobs, where)
+        return self.steps_of_items([] if content is None else content, f"{where}.content")
+
+    def steps_of_items(self, items: Any, where: str) -> StepList:
+        """The steps of items; probabilities in them are noticed, which llama.cpp gives after its samplers."""
+        first = items[0] if isinstance(items, list | tuple) and items else None  # the others are like it
+        self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
+        return steps_from_items(items, where)
 
     def apart(self, choice: RawReply) -> Mapping[SegmentKind, StepList]:
         """Steps that are listed under a segment of their own, as in `Delta`."""
@@ -514,11 +526,6 @@ class Shape:
                 self.counted = counted
                 break
 
-    def note_probabilities(self, items: Any) -> None:
-        """Notice probabilities in place of log-probabilities: llama.cpp gives them after its samplers."""
-        first = items[0] if isinstance(items, list | tuple) and items else None  # the others are like it
-        self.post_sampling |= isinstance(first, Mapping) and ("prob" in first or "probs" in first)
-
     @property
     def engine(self) -> Engine:
         """The engine that sent the reply, as far as its fields show it."""
@@ -539,11 +546,3 @@ class Shape:
 def _has_all(reply: RawReply, marks: Sequence[Path]) -> bool:
     """Whether a reply has something at each of some places; mostly the first name decides."""
     return all(path[0] in reply and (len(path) == 1 or value_at(reply, path, MISSING) is not MISSING) for path in marks)
-
-
-def steps_of_logprobs(logprobs: RawReply, where: str = "logprobs") -> StepList:
-    """The steps of an object `logprobs`: items, or lists as in legacy completions."""
-    content = logprobs.get("content")
-    if content is None and (logprobs.get("tokens") is not None or logprobs.get("top_logprobs")):
-        return steps_from_lists(logprobs, where)
-    return steps_from_items([] if content is None else content, f"{where}.content")

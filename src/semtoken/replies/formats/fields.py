@@ -87,13 +87,6 @@ def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -
             yield Keep((*at, i, name), range(kept))
 
 
-def only(replies: Sequence[RawReply]) -> RawReply:
-    """The single reply, for shapes that have no batches; raises `InvalidInputError` for several."""
-    if len(replies) != 1:
-        raise InvalidInputError("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
-    return replies[0]
-
-
 def dotted(path: Path) -> str:
     """A path as messages show it, such as `choices[0].message`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
@@ -109,25 +102,6 @@ def index_of(choice: RawReply, default: int = 0) -> int:
     if choice_index > LONGEST_INDEX:
         raise InvalidInputError(f"index must be at most {LONGEST_INDEX}. Got {choice_index} instead.")
     return choice_index
-
-
-def logprobs_of(choice: RawReply) -> RawReply:
-    """The object with the log-probabilities of a choice, or an empty one; `InvalidInputError` if there is something
-    else.
-    """
-    logprobs = choice.get("logprobs")
-    if isinstance(logprobs, Mapping | None):
-        return logprobs or {}
-    if isinstance(logprobs, list):
-        if logprobs and isinstance(logprobs[0], float):
-            raise InvalidInputError("logprobs is only a list of numbers: ask for items that name their tokens.")
-        return {"content": logprobs}
-    if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
-        raise InvalidInputError(
-            f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
-            "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
-        )
-    return as_object(logprobs, "logprobs")
 
 
 def raise_error(reply: RawReply) -> None:
@@ -165,8 +139,11 @@ def content_text(content: Any, where: str) -> str:
 def stop_of(choice: RawReply) -> str | int | None:
     """The text at which a choice was stopped, or the id of the token, in the fields of vLLM, SGLang and llama.cpp."""
     apart = ("stop_reason",) if "finish_reason" in choice else ()  # alone it is the reason of the end
-    named = (choice.get(name) for name in (*apart, "matched_stop", "stopping_word"))
-    return next((stop for stop in named if type(stop) is int or (isinstance(stop, str) and stop)), None)
+    for name in (*apart, "matched_stop", "stopping_word"):
+        stop = choice.get(name)
+        if type(stop) is int or (isinstance(stop, str) and stop):
+            return stop
+    return None
 
 
 USAGES: Mapping[str, Sequence[Path]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Engine, HiddenFields, Shape
 from semtoken.replies.formats.fields import RawReply
@@ -51,6 +50,4 @@ class LlamaCppCompletion(Shape):
 
     def steps(self, choice: RawReply) -> StepList:
         """Items with log-probabilities, or with probabilities."""
-        items = choice.get(STEPS, choice.get("probs")) or []
-        self.note_probabilities(items)
-        return steps_from_items(items, STEPS)
+        return self.steps_of_items(choice.get(STEPS, choice.get("probs")) or [], STEPS)

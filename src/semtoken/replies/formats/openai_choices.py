@@ -16,7 +16,7 @@ from semtoken.core.engine_tokens.spellings import steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
-from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape, steps_of_logprobs
+from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape
 from semtoken.replies.formats.fields import RawReply
 from semtoken.support.splice import Change, Keep, Path, Replace
 from semtoken.support.untrusted import as_id, as_list, as_object, text_or_empty
@@ -120,9 +120,7 @@ class Choices(Shape):
 
     def steps(self, choice: RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
-        logprobs = fields.logprobs_of(choice)
-        self.note_probabilities(logprobs.get("content"))
-        return steps_of_logprobs(logprobs)
+        return self.steps_in(_logprobs_of(choice), "logprobs")
 
     @property
     def engine(self) -> Engine:
@@ -141,6 +139,25 @@ class Choices(Shape):
         # llama-cpp-python in process leaves numpy numbers in its dicts.
         numbers = [first.get("logprob"), *(listed if isinstance(listed, list) else ())]
         return "llama-cpp-python" if any(isinstance(number, np.floating) for number in numbers) else "openai"
+
+
+def _logprobs_of(choice: RawReply) -> RawReply:
+    """The object with the log-probabilities of a choice, or an empty one; `InvalidInputError` if there is something
+    else.
+    """
+    logprobs = choice.get("logprobs")
+    if isinstance(logprobs, Mapping | None):
+        return logprobs or {}
+    if isinstance(logprobs, list):
+        if logprobs and isinstance(logprobs[0], float):
+            raise InvalidInputError("logprobs is only a list of numbers: ask for items that name their tokens.")
+        return {"content": logprobs}
+    if isinstance(logprobs, int | float) and not isinstance(logprobs, bool):
+        raise InvalidInputError(
+            f"logprobs is the number {logprobs}: an average of the answer's log-probabilities, which gateways "
+            "take from Gemini's avgLogprobs. Ask for those of each token (Gemini: responseLogprobs and logprobs=5)."
+        )
+    return as_object(logprobs, "logprobs")
 
 
 def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
