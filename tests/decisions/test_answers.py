@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.decisions.answers import OptionMasses, answer_from_masses, confidence_of
+from semtoken.decisions.answers import OptionMasses, answer_from_masses, confidence_of, unanswered
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
@@ -80,6 +80,14 @@ def test_an_order_in_which_nothing_was_seen_counts_by_its_upper_bounds() -> None
 def test_no_mass_at_all_is_no_number() -> None:
     answer = answer_from_masses(Predicate("?"), masses([0.0, 0.0]))
     assert answer.probabilities == () and answer.refusal is not None
+
+
+@each("name", ["best", "value", "probability", "score", "log_confidence", "confidence"])
+def test_a_refused_question_has_no_number_but_its_reason(name: str) -> None:
+    """Its expected level was 0, the least of all."""
+    for question in (Predicate("?"), Choice("?", ["a", "b"]), Score("?", ["none", "some"])):
+        with pytest.raises(InvalidInputError, match="no answer: two options look the same"):
+            getattr(unanswered(question, "two options look the same"), name)
 
 
 def test_questions_that_cannot_be_asked() -> None:

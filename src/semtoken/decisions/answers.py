@@ -15,6 +15,7 @@ from semtoken.decisions.questions import (
     Value,
     same_value,
 )
+from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 
 LEAST_ALLOWED = 0.5
@@ -45,11 +46,21 @@ class Answer:
     """The model that gave the answer, as the server names it; None where it does not."""
 
     @property
+    def _read(self) -> tuple[float, ...]:
+        """The probabilities; `InvalidInputError` if the question was refused, so that there are none."""
+        if self.refusal is not None:
+            raise InvalidInputError(f"The question {self.question.instructions!r:.60} has no answer: {self.refusal}")
+        return self.probabilities
+
+    @property
     def best(self) -> int:
-        """The index of the option that was chosen, the first of equals. `ValueError` if the question was refused."""
+        """The index of the option that was chosen, the first of equals.
+
+        This and what follows from it raise `InvalidInputError` if the question was refused, with the reason.
+        """
         if self.choice is not None:
             return [same_value(option.value, self.choice) for option in self.question.options].index(True)
-        return self.probabilities.index(max(self.probabilities))
+        return self._read.index(max(self._read))
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -69,12 +80,12 @@ class Answer:
     @property
     def probability(self) -> float:
         """The probability of the option that was chosen; for a predicate, the probability that it is so."""
-        return self.probabilities[0 if self.question.kind == "predicate" else self.best]
+        return self._read[0 if self.question.kind == "predicate" else self.best]
 
     @property
     def score(self) -> float:
         """The expected level, in [0, n - 1]."""
-        return expected_level(self.probabilities)
+        return expected_level(self._read)
 
     @property
     def log_confidence(self) -> float:
@@ -89,7 +100,7 @@ class Answer:
     @property
     def confidence(self) -> float:
         """0 where all options are equally probable, 1 where one has everything; see `confidence_of`."""
-        return confidence_of(self.probabilities, ordered=self.question.kind == "score")
+        return confidence_of(self._read, ordered=self.question.kind == "score")
 
 
 def expected_level(probabilities: Sequence[float]) -> float:
