@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from functools import cache
 from itertools import product
 from typing import Any
@@ -22,8 +24,10 @@ from semtoken.decisions.spellings import spellings_of
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInputError
 from semtoken.methods.observers.steps import Observer, Step
+from semtoken.models.transformers.model import TransformersBackend
 from tests.decisions.models import answer_to, passes, tiny, tokenizer
 from tests.rows import each
+from tests.tiny import llama
 
 QUESTIONS = {
     "spam": {"type": "noul", "instructions": "Is it spam?"},
@@ -209,6 +213,17 @@ def test_questions_about_one_state_read_it_once() -> None:
     assert sum(seen) <= together.input_tokens
     for question, answer in zip(questions, together.answers, strict=True):
         assert answer.probability == pytest.approx(answer_to(question, state).probability, abs=1e-5)
+
+
+def test_a_model_that_was_asked_is_freed_with_its_last_reference() -> None:
+    """The spellings of options were kept with the model that holds their tokenizer, weights and all."""
+    own = tokenizer()
+    backend = TransformersBackend(llama(len(own) + 8, hidden=32), own)
+    weights = weakref.ref(backend.model)
+    decide(backend, [DecisionRequest("Somewhere.", [Choice("Where?", ["Paris", "Rome"])])])
+    del backend
+    gc.collect()
+    assert weights() is None
 
 
 def test_states_of_several_requests_are_read_together() -> None:

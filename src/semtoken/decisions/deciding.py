@@ -201,12 +201,15 @@ def run_to_end(steps: Generator[int, int | None, T]) -> T:
 def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
     """The tokens of each option, in the question's order; `InvalidInputError` if two are alike or one has none."""
     shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
-    return _spellings(source, shown.answers, reading == "labels")  # type: ignore[arg-type]
+    return _spellings(source.tokenizer, source.vocabulary, shown.answers, reading == "labels")
 
 
 @lru_cache(maxsize=256)
-def _spellings(source: PromptSource, texts: tuple[str, ...], exact: bool) -> tuple[OptionSpelling, ...]:
-    return tuple(spellings_of(texts, source.tokenizer, source.vocabulary, exact=exact))
+def _spellings(
+    tokenizer: Any, vocabulary: Vocabulary, texts: tuple[str, ...], exact: bool
+) -> tuple[OptionSpelling, ...]:
+    # By tokenizer and vocabulary, not by what holds them: that is the model, whose weights would stay in memory.
+    return tuple(spellings_of(texts, tokenizer, vocabulary, exact=exact))
 
 
 def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
