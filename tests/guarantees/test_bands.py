@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binom
 
 from semtoken.errors import InvalidInputError
@@ -32,6 +33,13 @@ def test_a_guarantee_over_all_is_broken_in_a_small_group_and_one_for_each_is_not
         assert fitted.thresholds["large"].delta == pytest.approx(0.05)
     assert broken_by_one == 20
     assert broken <= binom.ppf(0.999, 20, 0.05)
+
+
+def test_labels_of_groups_may_be_a_tensor_that_numpy_cannot_hold() -> None:
+    scores, correct = WORLDS["good model"].draw(np.random.default_rng(3), 100)
+    groups = ["a", "b"] * 50
+    fitted = GroupThresholds.fit(scores, torch.tensor(correct, dtype=torch.bfloat16), groups=groups, alpha=0.3)
+    assert fitted == GroupThresholds.fit(scores, correct, groups=groups, alpha=0.3)
 
 
 def test_the_confidence_of_scored_answers_decides() -> None:

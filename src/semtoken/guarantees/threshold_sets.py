@@ -16,7 +16,7 @@ from semtoken.guarantees import exact
 from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, origin_of_labeled
 from semtoken.guarantees.fitting import fit
 from semtoken.guarantees.judge import KINDS, Claim
-from semtoken.guarantees.labels import chosen_method, labeled, log_confidences
+from semtoken.guarantees.labels import chosen_method, labeled, log_confidences, scores_and_labels
 from semtoken.guarantees.threshold import Threshold
 from semtoken.support.inputs import listed
 
@@ -92,9 +92,8 @@ class GroupThresholds:
             As in `Threshold.fit`; also if an answer has no group, or there are too many groups.
         """
         method = chosen_method(scored, score)
-        scores, labels = log_confidences(scored, method), np.asarray(correct)
         # Repeated answers are looked for over all groups, which the fits of single groups cannot see.
-        labeled(scored, correct, by=method)
+        scores, labels = scores_and_labels(scored, correct, None, method)
         origin = origin_of_labeled(scored, method)
         places = places_of_groups(groups, scores.size)
         share = exact.check_level(delta, "delta") / len(places)
