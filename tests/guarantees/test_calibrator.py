@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -70,6 +71,18 @@ def response(log_confidence: float, text: str = "Paris", **changes: Any) -> Scor
     return replace(answer, **changes)
 
 
+def of_objects(given: list[Any]) -> Any:
+    return np.array(given, dtype=object)
+
+
+def column(given: list[Any]) -> Any:
+    return pd.Series(given, index=range(7, 7 + len(given)))
+
+
+def values(given: list[Any]) -> Any:
+    return dict(enumerate(given)).values()
+
+
 @each("method", METHODS)
 @each("n", [30, 200])
 def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
@@ -98,6 +111,36 @@ def test_one_answer_or_a_list() -> None:
         == calibrator.predict_proba(response(-0.5))
     )
     assert calibrator.predict_proba_interval(-0.5) == tuple(calibrator.predict_proba_interval([response(-0.5)])[0])
+
+
+@each("held", [tuple, of_objects, column, values])
+def test_answers_may_be_in_a_column_of_a_table(held: Callable[[list[Any]], Any]) -> None:
+    """They were refused with 'not ScoredAnswer'; a signature that differs between them has to be found there, too."""
+    scores, correct = drawn(60)
+    given = [response(score, text=f"answer {i}") for i, score in enumerate(scores.tolist())]
+    calibrator = st.Calibrator.fit(given, correct, alpha=0.5)
+    found = st.Calibrator.fit(held(given), correct, alpha=0.5)
+    assert replace(found, created=calibrator.created) == calibrator
+    np.testing.assert_array_equal(calibrator.predict_proba(held(given)), calibrator.predict_proba(given))
+    assert calibrator.report(held(given), correct) == calibrator.report(given, correct)
+    assert st.select(held(given), correct, held(given[:9])) == st.select(given, correct, given[:9])
+    others = [*given, response(-0.5, text="else", signature="k:9|preset:default")]
+    with pytest.raises(InvalidInputError, match="scored in different ways"):
+        st.Calibrator.fit(held(others), [*correct, 1])
+
+
+def test_bytes_are_no_scores() -> None:
+    """They are sequences of numbers, and two zeros were two answers that are sure."""
+    with pytest.raises(InvalidInputError, match="Scores must be"):
+        st.Calibrator.fit(*drawn(60)).predict_proba(b"\0\0")
+
+
+def test_prompts_may_be_read_once_only() -> None:
+    scores, correct = drawn(60)
+    given = [response(score, text=f"answer {i}") for i, score in enumerate(scores.tolist())]
+    prompts = [f"question {i}" for i in range(60)]
+    once = st.Calibrator.fit(given, correct, prompts=iter(prompts), alpha=0.5)
+    assert once.labeled == st.Calibrator.fit(given, correct, prompts=prompts).labeled != ()
 
 
 def test_a_blank_answer_has_no_probability() -> None:

@@ -41,6 +41,7 @@ from semtoken.guarantees.labels import (
     chosen_method,
     identities,
     labeled,
+    list_of,
     log_confidences,
     one_for_each,
     require_enough,
@@ -51,7 +52,7 @@ from semtoken.support.arrays import FloatArray
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.html_elements import card, heading, note
-from semtoken.support.inputs import instance, place, shown, whole
+from semtoken.support.inputs import instance, listed, place, shown, whole
 from semtoken.version import __version__
 
 NAME = "calibrator.json"
@@ -183,6 +184,7 @@ class Calibrator:
         if not isinstance(curve, str) or curve not in get_args(CurveName):
             raise InvalidInputError(f"curve must be one of {', '.join(get_args(CurveName))}. Got {curve!r} instead.")
         method_of_scores = chosen_method(scored, score)
+        prompts = None if prompts is None else listed(prompts, "prompts")
         answers = labeled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
         origin = origin_of_labeled(scored, method_of_scores, fingerprint)
@@ -448,7 +450,7 @@ def _require_folds(answers: LabeledScores) -> None:
 def _question_numbers(scored: Any, prompts: Sequence[Any] | None, method: str | None) -> npt.NDArray[np.intp] | None:
     """The number of the question of each answer that is not blank; None where questions are not known, or differ."""
     if prompts is None:
-        prompts = [getattr(answer, "question", None) or "" for answer in scored] if isinstance(scored, Sequence) else []
+        prompts = [getattr(answer, "question", None) or "" for answer in list_of(scored) or ()]
     if not len(prompts) or not all(prompts):
         return None
     seen = ~np.isneginf(log_confidences(scored, method))

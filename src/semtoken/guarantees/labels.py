@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +59,21 @@ class LabeledScores:
         return int(self.correct.sum())
 
 
+def list_of(scored: Any) -> Sequence[Any] | None:
+    """Answers or scores in a list, in the values of a dictionary, or as objects in an array or a column of a table.
+
+    None for anything else, such as an array of numbers or one answer.
+    """
+    if isinstance(scored, Sequence) and not isinstance(scored, str | bytes):
+        return scored
+    holds_objects = str(getattr(scored, "dtype", "")) == "object" and scored.ndim == 1
+    return list(scored) if holds_objects or isinstance(scored, ValuesView) else None
+
+
 def several(scored: Any) -> Sequence[Any]:
     """Answers or scores as a list: what is no list is one of them."""
-    return scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    found = list_of(scored)
+    return [scored] if found is None else found
 
 
 def chosen_method(scored: Any, by: str | None) -> str | None:
@@ -82,8 +94,9 @@ def log_confidences(scored: Any, by: str | None = None) -> FloatArray:
     of another method becomes -ln(1 + e^U): below 0, and in the same order. `InvalidInputError` for NaN, a number above
     0 or what has no score, `CalibratorMismatchError` if an answer has no score by that method.
     """
-    items = list(scored) if isinstance(scored, Sequence) and not isinstance(scored, str) else scored
-    if isinstance(items, list) and any(hasattr(item, "log_confidence") for item in items):
+    found = list_of(scored)
+    items = scored if found is None else list(found)
+    if found is not None and any(hasattr(item, "log_confidence") for item in items):
         items = [_by_method(item, by or PRODUCT) if hasattr(item, "log_confidence") else item for item in items]
     try:
         values = np.atleast_1d(real_numbers(items, "scored").astype(np.float64))
@@ -217,7 +230,7 @@ def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> No
 
 def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
     """The keys by which repeated answers are found; empty for bare log scores without prompts."""
-    answers = list(scored) if isinstance(scored, Sequence) else []
+    answers = list_of(scored) or []
     texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
     if prompts is not None:
         return [(str(prompt), said) for prompt, said in zip(one_for_each(prompts, n), texts, strict=True)]
@@ -243,7 +256,7 @@ def identities(scored: Any, prompts: Sequence[Any] | None = None) -> tuple[str, 
     """The identity of labeled answers that are not blank, whatever their scores: a hash of question and text,
     or of text and tokens where no question is known; empty for bare scores and for answers without any text.
     """
-    answers = list(scored) if isinstance(scored, Sequence) else []
+    answers = list_of(scored) or []
     asked = prompts if prompts is not None else [getattr(answer, "question", None) or "" for answer in answers]
     hashes = []
     for answer, prompt in zip(answers, asked, strict=False):
