@@ -137,6 +137,15 @@ def test_labels_that_are_missing_are_counted() -> None:
     assert (exact.percent(0.1), exact.percent(0.12345)) == ("10%", "12.35%")
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.1 / 20 / 500, 1e-12])
+def test_a_confidence_below_one_is_never_called_100_percent(delta: float) -> None:
+    """Any delta is allowed, and 'With confidence 100%' was said of those below 0.00005."""
+    written = exact.percent(1 - delta)
+    assert 1 - float(written.removesuffix("%")) / 100 == pytest.approx(delta, rel=0.5)
+    assert written in exact.shortage(1, 0.1, delta)
+    assert exact.percent(1.0) == "100%" and exact.percent(0.99994) == "99.99%"
+
+
 def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
     """0, 1/2, 1/4, 3/4, 1/8, 5/8, ... from a random start, each rank once."""
     scores = [0.1, 0.9, 0.5, 0.3, 0.7]

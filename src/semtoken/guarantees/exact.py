@@ -305,5 +305,6 @@ def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: flo
 
 
 def percent(share: float) -> str:
-    """A share as percent: 0.1 becomes `10%`."""
-    return f"{100 * share:.4g}%"
+    """A share as percent: 0.1 becomes `10%`. Less than all is never called `100%`: 0.99999 becomes `99.999%`."""
+    written = (f"{100 * share:.{digits}g}" for digits in range(4, 17))
+    return next((text for text in written if text != "100" or share >= 1), "100") + "%"
