@@ -25,6 +25,8 @@ def is_journal(source: str) -> bool:
     if "://" in source:
         return True
     try:
+        if not Path(source).is_file():  # what is read of a pipe here would be missing afterwards
+            return False
         with Path(source).open("rb") as file:
             return file.read(len(SQLITE)) == SQLITE
     except (OSError, ValueError):

@@ -101,7 +101,7 @@ def score(
             parts=None if fields is not None else parts,
             skip_bad_lines=not strict,
             overwrite=overwrite,
-            images=file if file.is_dir() else Path() if str(file) == STANDARD else None,
+            images=file if file.is_dir() else Path() if str(file) == STANDARD or file.is_fifo() else None,
             name="standard input" if str(file) == STANDARD else str(file),
         )
         executor = load_executor(named)

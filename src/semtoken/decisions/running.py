@@ -23,7 +23,7 @@ from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
-from semtoken.support.files.safe_files import check_writable, locked, reading_errors, replace_text
+from semtoken.support.files.safe_files import check_rereadable, check_writable, locked, reading_errors, replace_text
 from semtoken.support.files.strict_json import JsonLine, dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
 
@@ -76,7 +76,8 @@ class DecisionJob:
     """The name of the model, or the address of the server, that is asked: each line holds it, where there is one."""
 
     def items(self, first: int = 0) -> Iterator[JsonLine]:
-        """The lines of the input from one on, counted from 0."""
+        """The lines of the input from one on, counted from 0; `InvalidInputError` if they can be read only once."""
+        check_rereadable(self.source)
         return islice(read_json_lines(self.source), first, self.most)
 
     def lines_left(self) -> int:

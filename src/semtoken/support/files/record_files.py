@@ -27,7 +27,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -118,14 +118,16 @@ def format_of(path: Path) -> str:
 
 @contextmanager
 def as_file(source: Path) -> Iterator[Path]:
-    """A file that can be read several times: the source itself or, for "-", a temporary copy of standard input."""
-    if str(source) != STANDARD:
+    """A file that can be read several times: the source itself or, for "-" or a pipe, a temporary copy."""
+    if str(source) != STANDARD and not source.is_fifo():
         yield source
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "standard-input.jsonl"
-        with copy.open("wb") as file, reading_errors(Path("standard input")):
-            file.writelines(bounded_lines(sys.stdin.buffer))
+        named = Path("standard input") if str(source) == STANDARD else source
+        opened = source.open("rb") if source.is_fifo() else nullcontext(sys.stdin.buffer)
+        with opened as lines, copy.open("wb") as file, reading_errors(named):
+            file.writelines(bounded_lines(lines))
         yield copy
 
 

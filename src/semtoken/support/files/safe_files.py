@@ -79,6 +79,12 @@ def check_place(path: Path) -> None:
         pass
 
 
+def check_rereadable(path: Path) -> None:
+    """Raise `InvalidInputError` for a pipe, which gives what it holds only once."""
+    if path.is_fifo():
+        raise InvalidInputError(f"{path} is a pipe, and this is read more than once: write it into a file first.")
+
+
 # --- files of others ----------------------------------------------------------------------------------------------
 
 MEBIBYTE = 2**20
