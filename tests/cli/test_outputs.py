@@ -14,6 +14,7 @@ import pytest
 
 from semtoken.cli.commands import leaves
 from semtoken.cli.help import command_at
+from semtoken.cli.statuses import CHECKING
 from semtoken.guarantees.journal.store import Journal
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import write_lines
@@ -44,6 +45,45 @@ def words_of(place: tuple[str, ...], given: Path, **named: object) -> list[objec
     for name, value in named.items():
         words += [name, value] if name.startswith("--") else []
     return words
+
+
+NAMING = [
+    (place, one)
+    for place in leaves()
+    for one in command_at(place).assemble_argument_collection()
+    if "Path" in str(one.hint) or one.name.lower() in ("path", "source")
+]
+"""The arguments and options that name files or folders."""
+
+
+@pytest.mark.parametrize(
+    ("place", "one"), [pytest.param(*row, id=f"{' '.join(row[0])} {row[1].name}") for row in NAMING]
+)
+def test_an_empty_name_is_not_the_working_directory(
+    place: tuple[str, ...], one: Any, semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a variable of the shell that is not set: `-o "$OUT"` wrote into the folder, `check "$IN"` read it."""
+    monkeypatch.chdir(tmp_path)
+    named: dict[str, object] = {
+        other.name: "" if other.name == one.name else "given.jsonl"
+        for other in command_at(place).assemble_argument_collection()
+        if other.name == one.name or (other.required and other.name == "--output")
+    }
+    assert_told(
+        semtoken(*words_of(place, Path("given.jsonl"), **named)),
+        "The name of a file or folder is empty",
+        status=2 if place[0] in CHECKING else 1,
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_working_directory_itself_is_a_folder_like_any_other(
+    semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command, status in ((["score", "."], 2), (["label", "."], 1), (["bench", "judge", "."], 1)):
+        assert_told(semtoken(*command), "folder", status=status)
+    assert_told(semtoken("check", ".", "--methods", ""), ". holds no file that ends in .json")
 
 
 READ = [(place, one) for place in WRITING for one in files_read(place)]

@@ -17,7 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.choices import CurveName
 from semtoken.clustering.token_clusters import TokenClusters
-from semtoken.errors import ArtifactError, CalibratorMismatchError
+from semtoken.errors import ArtifactError, CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import from_bytes, to_bytes
 from semtoken.support.files.strict_json import dump_json, seal
@@ -229,3 +229,17 @@ def test_the_file_is_plain_text_of_plain_values(saved: Path) -> None:
     assert saved.read_bytes().isascii()
     assert [path.name for path in saved.parent.iterdir()] == ["calibrator.json"]
     assert "saved=" not in repr(CalibratorInUse.load(saved.parent))
+
+
+def test_a_calibrator_is_not_saved_to_an_empty_name_or_a_file(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The empty one was taken for the working directory, where nobody looks for it."""
+    calibrator = st.Calibrator.load(saved)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"'directory' must be a path, got ''\."):
+        calibrator.save("")
+    with pytest.raises(InvalidInputError, match=r"calibrator\.json is a file; give the name of a directory\."):
+        calibrator.save(saved)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
-from semtoken.cli.outputs import check_outputs
+from semtoken.cli.outputs import check_names, check_outputs
 from semtoken.cli.statuses import CHECKING, INTERRUPTED, PIPE_CLOSED, Status, UsageError, status_of_error
 from semtoken.errors import MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
@@ -143,6 +143,7 @@ def _run_command(words: Words) -> int:
     in_use = read_settings(words.config, words.settings)
     bound.arguments |= dict.fromkeys(given, in_use)
     bound.apply_defaults()
+    check_names(bound.arguments, words.command)
     outputs = check_outputs(bound.arguments, place)
     if not words.verbose:
         quiet_libraries()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, out, say, tell
+from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import Limit, ToLines
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def label(
     from semtoken.guarantees.answer_records import read_answers, require_scores
     from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
 
-    target = output or file.with_suffix(".labeled.jsonl")
+    target = output or beside(file, ".labeled.jsonl")
     answers = with_earlier(read_answers(file), target)
     require_scores(answers)
     labels = labels_of(answers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,27 @@ OUTPUT, FORCE = "output", "force"
 """The parameters that name what a command writes, and that let it replace what is there, on all commands."""
 
 
+SOURCES = ("paths", "source")
+"""The parameters that name files or folders as texts, since they may also be patterns, addresses or "-"."""
+
+
 def beside(source: Path, ending: str) -> Path:
     """The default place of the output for a file, such as answers.labeled.jsonl; standard output for "-"."""
+    if not source.name:
+        raise InvalidInputError(f"{source} is a folder; give the name of a file.")
     return source if str(source) == "-" else source.with_suffix(ending)
+
+
+def check_names(values: dict[str, Any], words: Sequence[str]) -> None:
+    """Refuse an empty name of a file or folder, which `Path` takes for the working directory: it comes from a variable
+    of the shell that is not set. `values` are the parameters of a command, and `words` what was typed.
+    """
+    if not any(not word or (word.startswith("-") and word.endswith("=")) for word in words):
+        return
+    named = [path for value in values.values() for path in _texts(value) if isinstance(path, Path)]
+    sources = [text for name in SOURCES for text in _listed(values.get(name))]
+    if Path() in named or "" in sources:
+        raise InvalidInputError("The name of a file or folder is empty: is a variable of the shell not set?")
 
 
 def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:
@@ -33,8 +51,7 @@ def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
 
     Without --force, where it has that, it replaces only files of its own. `values` are its parameters.
     """
-    given = values.get(OUTPUT)
-    named = [Path(one) for one in (given if isinstance(given, tuple | list) else [given]) if one is not None]
+    named = [Path(one) for one in _listed(values.get(OUTPUT)) if one is not None]
     outputs = [path for path in named if str(path) != "-"]
     if not outputs:
         return []
@@ -50,6 +67,11 @@ def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
             check_own(output, command)
         check_place(output)
     return outputs
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """The values of a parameter that may be given once or several times."""
+    return value if isinstance(value, tuple | list) else [value]
 
 
 def _texts(value: Any) -> Iterator[str | Path]:

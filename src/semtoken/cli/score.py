@@ -80,11 +80,11 @@ def score(
     model = choice.with_settings(in_use.settings)
     if methods is not None:
         model = replace(model, scoring=replace(model.scoring, methods=(methods,)))
-    target = output or beside(file, ".scored.jsonl")
     if str(file) != STANDARD and not file.exists():
         raise InvalidInputError(f"There is no file {file}.")
     if file.is_dir() and (schema is None or output is None):
         raise UsageError("A folder of images is read with --schema, into a table that --output names.")
+    target = output or beside(file, ".scored.jsonl")
     named = in_use.settings.executor
     check_executor(named, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
     fields = None if schema is None else read_schema(schema)

@@ -387,11 +387,14 @@ class Calibrator:
         """Write `calibrator.json` into a directory, which is made if it is missing.
 
         `threshold` takes the place of the calibrator's own. Returns the path of the file. Raises `InvalidInputError` if
-        the place cannot be written, or this is no threshold.
+        the place is a file or cannot be written, or this is no threshold.
         """
         if threshold is not None:
             instance(threshold, Threshold, "threshold")
-        path = place(directory, "directory") / NAME
+        folder = place(directory, "directory")
+        if folder.exists() and not folder.is_dir():
+            raise InvalidInputError(f"{folder} is a file; give the name of a directory.")
+        path = folder / NAME
         data = to_bytes(replace(self, threshold=threshold or self.threshold))
         with replacing_file(path) as file:
             file.write(data)

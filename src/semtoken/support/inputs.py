@@ -72,10 +72,11 @@ def text(value: Any, name: str) -> str:
 def place(value: Any, name: str) -> Path:
     """Return a value that must be the path of a file or a folder."""
     try:
-        if b"\0" in os.fsencode(value):
+        encoded = os.fsencode(value)
+        if not encoded or b"\0" in encoded:
             raise ValueError
         return Path(value)
-    except Exception:  # another object, a NUL, half a character
+    except Exception:  # another object, nothing (which `Path` takes for the working directory), a NUL, half a character
         _refuse(name, "a path", value)
 
 
