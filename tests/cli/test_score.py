@@ -280,6 +280,21 @@ def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(semtoken:
     assert table.read_bytes() == written
 
 
+def test_force_on_a_table_of_fields_replaces_no_lines_of_somebody_else(semtoken: RunCommand, tmp_path: Path) -> None:
+    source, schema, table, lines = (tmp_path / name for name in ("in.jsonl", "s.json", "fields.csv", "fields.jsonl"))
+    write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])
+    schema.write_text('{"type": "object", "properties": {"city": {"type": "string"}}}')
+    table.write_text("an older table")
+    lines.write_text('{"what": "took a year"}\n')
+    command = ["score", source, "--schema", schema, "-o", table, "--force"]
+    assert_told(semtoken(*command), "fields.jsonl", "did not write it", "Choose another output")
+    assert (table.read_text(), lines.read_text()) == ("an older table", '{"what": "took a year"}\n')
+    lines.unlink()
+    assert semtoken(*command).exit_code == 0
+    assert semtoken(*command).exit_code == 0, "its own lines are replaced"
+    assert len(read_lines(lines)) == 1 and "Oslo" in table.read_text()
+
+
 @pytest.mark.parametrize(("wanted", "threads"), [("", 1), ("2", 2)])
 def test_a_small_model_is_computed_by_one_thread_unless_somebody_wants_more(
     monkeypatch: pytest.MonkeyPatch, wanted: str, threads: int

@@ -144,6 +144,7 @@ def _lines_of(source: Path, schema: dict[str, Any] | None) -> Iterator[Path]:
 
 def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
     """The place of the scored lines of a table of fields; the target itself if that is no table."""
+    from semtoken.bench.score_file.output import OutputFile
     from semtoken.support.files.outputs import check_own
     from semtoken.support.files.record_files import LINES, STANDARD, format_of
 
@@ -157,6 +158,11 @@ def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: b
         lines = target.with_suffix(".scored.jsonl")
     if not overwrite:  # the table is written whole each time, and somebody may have corrected it
         check_own(target, "score")
+    elif lines.exists() and not OutputFile(lines).settings_path.exists():
+        raise InvalidInputError(
+            f"{lines}, where the lines of {target.name} go, exists, and `semtoken score` did not write it: --force "
+            "replaces only the table. Choose another output."
+        )
     return lines
 
 
