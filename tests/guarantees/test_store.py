@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import sqlite3
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -301,6 +303,25 @@ def test_the_size_is_that_of_the_file_and_of_what_is_in_it(tmp_path: Path) -> No
 def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
     done = invoke(["journal", "show", str(tmp_path / "none.db")])
     assert done.exit_code == 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no such limit")
+@pytest.mark.parametrize("room", [0, 4096])
+def test_a_journal_that_cannot_be_made_leaves_no_file(room: int, tmp_path: Path) -> None:
+    """As on a full disk: later commands would find a file there that is no journal."""
+    code = """
+import resource, sys
+from semtoken.guarantees.journal.store import Journal
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+Journal.open(sys.argv[1])
+"""
+    command = [sys.executable, "-c", code, tmp_path / "new.db", str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode and "JournalError" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "new.db").touch()  # of somebody who made it beforehand, with the rights that it shall have
+    assert subprocess.run(command, capture_output=True, check=False).returncode
+    assert (tmp_path / "new.db").exists()
 
 
 def test_sqlite_has_a_write_ahead_log(tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ BYTES = {
 AT_ONCE = 5_000
 """The number of rows that are read or deleted at one time."""
 DEFAULT_RATE = 0.05
+PAGE = 4096
+"""The bytes of SQLite's first page: a database of no more has no table."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,15 @@ class InUse(CalibratorInUse):
     """A calibrator and the time since which it has been deciding, in seconds since 1970."""
 
     since: float = 0.0
+
+
+def _remove_without_tables(file: Path) -> None:
+    """Delete a database that could not be made into a journal, as on a full disk: one page, and nothing in its log."""
+    log, index = (file.with_name(f"{file.name}{ending}") for ending in ("-wal", "-shm"))
+    with suppress(OSError):
+        if file.stat().st_size <= PAGE and not (log.exists() and log.stat().st_size):
+            for one in (file, log, index):
+                one.unlink(missing_ok=True)
 
 
 class NotYetGone(JournalError):
@@ -161,8 +172,16 @@ class Journal:
                 f"{url.database} holds no journal. --journal of serve, proxy or check makes one. Nothing was changed."
             )
         engine = engine_of(url)
-        with database_errors(url):
-            upgrade(engine)
+        file = Path(str(url.database))
+        is_new = url.get_backend_name() == "sqlite" and not file.exists()
+        try:
+            with database_errors(url):
+                upgrade(engine)
+        except JournalError:
+            engine.dispose()
+            if is_new:
+                _remove_without_tables(file)
+            raise
         return cls(engine)
 
     def close(self) -> None:
