@@ -90,56 +90,53 @@ Spans: TypeAlias = Iterable[tuple[str | int, Span]]
 """The places of the members of an object by their names, or of the elements of an array by their numbers."""
 
 
-class LocatedValue(NamedTuple):
-    """A value, and the characters of the text from `start` to `end` that it stands in."""
-
-    value: Any
-    start: int
-    end: int
+def _whole(text: str) -> Span:
+    """The place of the one value that a text holds."""
+    return _skip(text, 0), len(text.rstrip(SPACE))
 
 
-def _located(text: str) -> LocatedValue:
-    """Parse a text that holds one JSON value, and locate it; `ValueError` if it is not JSON."""
-    return LocatedValue(load_json(text), _skip(text, 0), len(text.rstrip(SPACE)))
+def _spans(text: str, start: int, end: int) -> Spans:
+    """The places of the values in the object or array that stands there, none in another value.
 
-
-def _spans(text: str, parent: LocatedValue) -> Spans:
-    """The places of the values in an object or array that was decoded before; a name may occur twice."""
+    A name may occur twice.
+    """
+    if text[start] not in "{[":
+        return ()
     try:
-        return _members_by_length(text, parent)
+        return _members_by_length(text, start, end)
     except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
-        return _members_by_decoding(text, parent)  # Python's `json` takes more
+        return _members_by_decoding(text, start)  # Python's `json` takes more
 
 
 class _Unusual(Exception):
     """A name occurs twice."""
 
 
-def _members_by_length(text: str, parent: LocatedValue) -> Spans:
+def _members_by_length(text: str, start: int, end: int) -> Spans:
     """Find the members by the lengths of their values, which msgspec finds without decoding them."""
-    inside = text[parent.start : parent.end]
-    is_object = inside[0] == "{"
+    is_object = text[start] == "{"
     # `Raw` takes each value as it is: a reply of megabytes is split into its members, and no value is built.
-    values = _OBJECT.decode(inside) if is_object else dict(enumerate(_ARRAY.decode(inside)))
+    values = _OBJECT.decode(text[start:end]) if is_object else dict(enumerate(_ARRAY.decode(text[start:end])))
     before = _BEFORE_MEMBER.match if is_object else _BEFORE_ELEMENT.match
-    spans = []
-    at = parent.start + 1
+    spans: dict[str | int, Span] = {}
+    at = start + 1
     for name, raw in values.items():
         match, value = before(text, at), str(raw, "utf-8")
         # A dictionary has a name once, so where one occurs twice the lengths do not add up to the text.
-        if match is None or not text.startswith(value, start := match.end()):
+        if match is None or not text.startswith(value, match.end()):
             raise _Unusual
-        at = start + len(value)
-        spans.append((name, (start, at)))
-    if text[at : parent.end].strip(SPACE) not in ("}", "]"):
+        begin = match.end()
+        at = begin + len(value)
+        spans[name] = begin, at
+    if text[at:end].strip(SPACE) not in ("}", "]"):
         raise _Unusual
-    return spans
+    return spans.items()
 
 
-def _members_by_decoding(text: str, parent: LocatedValue) -> Spans:
+def _members_by_decoding(text: str, start: int) -> Spans:
     """Find the members by decoding every value: slower, but it takes whatever Python's `json` takes."""
-    is_object = text[parent.start] == "{"
-    at = _skip(text, parent.start + 1)
+    is_object = text[start] == "{"
+    at = _skip(text, start + 1)
     for number in itertools.count():
         if text[at] in "]}":
             return
@@ -162,9 +159,9 @@ def _skip(text: str, at: int) -> int:
 
 def without(text: str, name: str) -> str:
     """Remove all members with this name from the object that a text holds."""
-    parent = _located(text)
-    edits, at, any_kept = [], parent.start + 1, False
-    spans = list(_spans(text, parent))
+    start, end = _whole(text)
+    edits, at, any_kept = [], start + 1, False
+    spans = list(_spans(text, start, end))
     for member_name, (_, end) in spans:
         if member_name == name and not any_kept and end < spans[-1][1][1]:
             end = text.index(",", end) + 1  # what follows becomes the first member
@@ -180,36 +177,24 @@ class Document:
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            self._root = _located(text)
+            self.value: Any = load_json(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        self._entries: dict[int, Mapping[str | int, Span]] = {}
-        """The places of the entries of objects and arrays, by where these begin."""
+        self._entries: dict[Path, Mapping[str | int, Span]] = {}
+        """The places of the entries of objects and arrays, by the paths of these."""
 
-    @property
-    def value(self) -> Any:
-        """The parsed value."""
-        return self._root.value
+    def span(self, path: Path) -> Span | None:
+        """The characters that the value at a path stands in; None if there is none."""
+        return self._inside(path[:-1]).get(path[-1]) if path else _whole(self.text)
 
-    def find(self, path: Path) -> LocatedValue | None:
-        """Locate the value at a path; None if there is none."""
-        located = self._root
-        for part in path:
-            span = self._inside(located).get(part)
-            if span is None:
-                return None
-            located = LocatedValue(located.value[part], *span)
-        return located
-
-    def _inside(self, parent: LocatedValue) -> Mapping[str | int, Span]:
-        """The places of the entries of an object or array; of two members with one name the last counts. Empty for
-        other values.
+    def _inside(self, path: Path) -> Mapping[str | int, Span]:
+        """The places of the entries of the object or array at a path; of two members with one name the last counts.
+        Empty where something else is there, or nothing.
         """
-        if not isinstance(parent.value, dict | list):
-            return {}
-        if parent.start not in self._entries:
-            self._entries[parent.start] = dict(_spans(self.text, parent))
-        return self._entries[parent.start]
+        if path not in self._entries:
+            span = self.span(path)
+            self._entries[path] = {} if span is None else dict(_spans(self.text, *span))
+        return self._entries[path]
 
     def edits(self, changes: Iterable[Change]) -> list[Edit]:
         """The edits for some changes, in the order of the text. Of two that overlap, the outer one counts."""
@@ -227,42 +212,41 @@ class Document:
         return apply(self.text, self.edits(changes))
 
     def _edits(self, change: Change) -> Iterator[Edit]:
-        located = self.find(change.path[:-1] if isinstance(change, Drop) else change.path)
-        if located is None:
+        span = self.span(change.path)
+        if span is None:
             return
-        if isinstance(change, Replace):
-            yield Edit(located.start, located.end, encode(change.value))
-            return
-        inside = self._inside(located)
         match change:
+            case Replace():
+                yield Edit(*span, encode(change.value))
             case Drop():
-                if change.path[-1] in inside:
-                    yield _dropped(inside, change.path[-1])
+                yield _dropped(self._inside(change.path[:-1]), span)
             case Keep():
+                inside = self._inside(change.path)
                 if not all(name in change.kept for name in inside):
-                    yield self._kept(located, inside, change.kept)
+                    yield self._kept(span[0], inside, change.kept)
             case Put():
+                inside = self._inside(change.path)
                 for name in change.members.keys() & inside.keys():
                     yield Edit(*inside[name], encode(change.members[name]))
                 added = {name: value for name, value in change.members.items() if name not in inside}
                 if added:
-                    end = max((end for _, end in inside.values()), default=located.start + 1)
+                    end = max((end for _, end in inside.values()), default=span[0] + 1)
                     members = ",".join(f"{encode(name)}:{encode(value)}" for name, value in added.items())
                     yield Edit(end, end, f"{',' if inside else ''}{members}")
 
-    def _kept(self, parent: LocatedValue, inside: Mapping[str | int, Span], kept: Container[str | int]) -> Edit:
-        """The edit that keeps some entries of an object or array, in their order."""
+    def _kept(self, begin: int, inside: Mapping[str | int, Span], kept: Container[str | int]) -> Edit:
+        """The edit that keeps some entries of the object or array that begins there, in their order."""
         ends = [end for _, end in inside.values()]
-        parts = [self.text[start:end] for start, end in itertools.pairwise([parent.start + 1, *ends])]
+        parts = [self.text[start:end] for start, end in itertools.pairwise([begin + 1, *ends])]
         # Between two entries stand blanks and a comma, which is written again.
         parts[1:] = [part.partition(",")[2] for part in parts[1:]]
         left = [part for part, name in zip(parts, inside, strict=True) if name in kept]
-        return Edit(parent.start + 1, ends[-1], ",".join([part.lstrip() for part in left[:1]] + left[1:]))
+        return Edit(begin + 1, ends[-1], ",".join([part.lstrip() for part in left[:1]] + left[1:]))
 
 
-def _dropped(inside: Mapping[str | int, Span], name: str | int) -> Edit:
-    """The edit that removes a member of an object; the first member becomes null instead."""
-    start, end = inside[name]
+def _dropped(inside: Mapping[str | int, Span], span: Span) -> Edit:
+    """The edit that removes the member of an object that stands there; the first one becomes null instead."""
+    start, end = span
     before = [other for _, other in inside.values() if other < start]
     # The comma before it goes, too. The first has none, and what follows would have to change.
     return Edit(max(before), end, "") if before else Edit(start, end, "null")

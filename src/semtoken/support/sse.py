@@ -154,13 +154,13 @@ class EventReader:
         """The events that are complete now."""
         events: list[Event] = []
         at = 0
-        while True:
+        while at < len(self._rest):
             usual = self._usual_event(at)
             if usual is not None:
                 events.append(usual)
                 at = self._searched = at + len(usual.raw)
                 continue
-            if self._after_return and at < len(self._rest):
+            if self._after_return:
                 self._after_return = False
                 if self._rest[at] == LINE_FEED:
                     self._raw += b"\n"
