@@ -50,7 +50,7 @@ _PLURALS = (
     ("oes", "o"),
     ("s", ""),
 )
-"""Endings of plurals, and the endings of their singulars."""
+"""Endings of plurals, which all end in "s", and the endings of their singulars."""
 _SHORTEST = 3  # letters that are left of a plural: "as" is none of "a"
 
 
@@ -81,7 +81,8 @@ def new_words(said: str, question: str = "") -> Ranges:
     What the text marks as thinking before the answer has none. A word of a script without blanks stands in the question
     wherever its letters do.
     """
-    return [(word.start, word.end) for word in _new(_words_of(said, text(question, "question")))]
+    words = _beside(said, _bare_words(without_thinking(said)), text(question, "question"))
+    return [(word.start, word.end) for word in _new(words)]
 
 
 def _new(words: list[_Word]) -> list[_Word]:
@@ -103,9 +104,9 @@ def new_phrases(said: str, question: str = "") -> Ranges:
     material. If there are none either, the answer only repeats the question, unless that may hold its own answer
     (`offers_answers`): then all phrases count. Of an answer without another new word its "no" or "not" does.
     """
-    every, asked = phrases(said), question_in(question)
+    every, asked, written = phrases(said), question_in(question), _bare_words(without_thinking(said))
     for known in dict.fromkeys((question, asked)):
-        words = _words_of(said, known)
+        words = _beside(said, written, known)
         new = [(word.start, word.start + len(said[word.start : word.end].rstrip("'’"))) for word in _new(words)]
         if found := [(a, b) for a, b in every if any(a <= start < b for start, _ in new)] or new:
             return found  # a single letter may be a word and in no phrase
@@ -147,30 +148,44 @@ def new_word_confidence(
     return math.exp(math.fsum(logs) / len(logs))
 
 
-def _words_of(said: str, question: str) -> list[_Word]:
-    said = without_thinking(said)
-    known = {form for _, _, bare in _bare_words(question) for form in _forms(bare)}
+class _BareWord(NamedTuple):
+    """A word of a text."""
+
+    start: int
+    end: int
+    plain: str
+    """The word in lower case with plain apostrophes and without its possessive: "Poland’s" and "Poland" are one."""
+
+
+def _beside(said: str, written: Sequence[_BareWord], question: str) -> list[_Word]:
+    """The words that are written in an answer, held against those of a question."""
+    known = {form for word in _bare_words(question) for form in _forms(word.plain)}
     words = []
-    for start, end, bare in _bare_words(said):
-        written = said[start:end]
-        repeats = not known.isdisjoint(_forms(bare)) or (written in question and is_unspaced(written))
-        words.append(_Word(start, end, bare, repeats, _ENDS_SENTENCE.match(said, end) is not None))
+    for start, end, plain in written:
+        # Without a question, as of most files, no form is looked for.
+        repeats = bool(question) and (
+            not known.isdisjoint(_forms(plain)) or (said[start:end] in question and is_unspaced(said[start:end]))
+        )
+        words.append(_Word(start, end, plain, repeats, _ENDS_SENTENCE.match(said, end) is not None))
     return words
 
 
-def _bare_words(said: str) -> list[tuple[int, int, str]]:
-    """Range and form of each word of a text, in lower case with plain apostrophes and without its possessive:
-    "Poland’s" and "Poland" are one.
-    """
-    ranges = plain_words(said)
-    plain = [plain_word(said[start:end]) for start, end in ranges]
-    bare = [word.removesuffix("'s").removesuffix("'") or word for word in plain]
-    return [(start, end, word) for (start, end), word in zip(ranges, bare, strict=True)]
+def _bare_words(said: str) -> list[_BareWord]:
+    """The words of a text."""
+    words = []
+    for start, end in plain_words(said):
+        plain = plain_word(said[start:end])
+        words.append(_BareWord(start, end, plain.removesuffix("'s").removesuffix("'") or plain))
+    return words
 
 
-def _forms(bare: str) -> set[str]:
+def _forms(plain: str) -> set[str]:
     """The words of which a word may be a form: itself without accents, and possible singulars."""
-    decomposed = unicodedata.normalize("NFKD", bare.casefold())
-    letters = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")  # marks of other scripts are letters
+    letters = plain.casefold()
+    if not letters.isascii():
+        decomposed = unicodedata.normalize("NFKD", letters)
+        letters = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")  # marks of other scripts are letters
+    if not letters.endswith("s"):
+        return {letters}
     singular = {letters.removesuffix(end) + ending for end, ending in _PLURALS if letters.endswith(end)}
     return {letters, *(form for form in singular if len(form) >= _SHORTEST)}
