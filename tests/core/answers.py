@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from semtoken.clustering.tokenizers import character_ranges
-from semtoken.core.parts.part import AnswerTokens
+from semtoken.core.parts.answers import AnswerTokens
 
 
 def answer_of(

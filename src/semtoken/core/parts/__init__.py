@@ -8,8 +8,9 @@ Enter by `ScoredAnswer.parts(by)`; a finder of your own is a function that says 
 
 from __future__ import annotations
 
+from semtoken.core.parts.answers import AnswerTokens
 from semtoken.core.parts.fields import CallConfidence, ToolCall, call_confidences
 from semtoken.core.parts.finding import Finder, parts_of
-from semtoken.core.parts.part import AnswerTokens, Part, Parts
+from semtoken.core.parts.part import Part, Parts
 
 __all__ = ["AnswerTokens", "CallConfidence", "Finder", "Part", "Parts", "ToolCall", "call_confidences", "parts_of"]

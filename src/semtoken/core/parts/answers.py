@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from semtoken.core.parts.part import AnswerTokens, Ending, FoundPart, Part, PartEquality
+from semtoken.core.parts.part import Ending, FoundPart, Part, PartEquality
 from semtoken.core.rules import recorded_equality
 from semtoken.core.scored_token import Flag, ScoredToken, TokenMark
 
@@ -40,6 +40,56 @@ class AnswerWithTokens(Protocol):
     @property
     def signature(self) -> str:
         """The rules behind the score in one line, with the clusters if the rules read them."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTokens:
+    """Log masses and character ranges of the n tokens of an answer, from which parts are computed.
+
+    Ranges in characters say the same as ranges in bytes: a part covers whole characters, and a token that holds some
+    bytes of a character has the range of that character.
+    """
+
+    text: str
+    """The text of the answer."""
+    starts: Sequence[int]
+    """First character of each token [n]; not decreasing."""
+    ends: Sequence[int]
+    """One past its last character [n]; equal to its start for tokens without text."""
+    exact: Sequence[float]
+    """log p of each token itself, <= 0 [n]."""
+    surface: Sequence[float]
+    """Log mass of the tokens of its spelling [n]."""
+    meaning: Sequence[float]
+    """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
+    neutral: Sequence[bool]
+    """Whether a token counts as certain under `meaning`: function words, blanks, special tokens [n]."""
+    digits: Sequence[bool]
+    """Whether a token's text holds a digit [n]."""
+    forced: Sequence[bool]
+    """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
+    prose: PartEquality = "meaning"
+    """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
+    bounds: Mapping[PartEquality, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    """Lower and upper log masses by equality, where only the best tokens of a step are known."""
+    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def touching(self, start: int, end: int) -> list[int]:
+        """The tokens that share a character with start..end; for an empty range, those that contain the place."""
+        near = range(bisect_right(self.ends, start), bisect_left(self.starts, end))
+        return [token for token in near if self.starts[token] < self.ends[token]]
+
+    def closing_token(self, end: int) -> int | None:
+        """The token with the first character after a value, or the special token that ends the text there."""
+        after = self.touching(end, end + 1) if end < len(self.text) else self.touching(0, 0)
+        if after:
+            return after[0]
+        last = bisect_left(self.starts, len(self.text))
+        return last if end >= len(self.text) and last < len(self) else None
 
 
 def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:

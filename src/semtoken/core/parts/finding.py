@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from semtoken.choices import PartKind
-from semtoken.core.parts.answers import AnswerWithTokens, answer_tokens, part_of
+from semtoken.core.parts.answers import AnswerTokens, AnswerWithTokens, answer_tokens, part_of
 from semtoken.core.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
 from semtoken.core.parts.code import find_identifiers
 from semtoken.core.parts.fields import (
@@ -22,13 +22,7 @@ from semtoken.core.parts.fields import (
 )
 from semtoken.core.parts.figures import find_figures, find_references
 from semtoken.core.parts.json_values import find_json, is_json
-from semtoken.core.parts.part import (
-    AnswerTokens,
-    FoundPart,
-    Part,
-    PartEquality,
-    Parts,
-)
+from semtoken.core.parts.part import FoundPart, Part, PartEquality, Parts
 from semtoken.core.parts.prose import (
     find_phrases,
     find_sentences,
