@@ -244,7 +244,7 @@ def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
 
 def test_figures_without_numbers_are_left_out() -> None:
     found = measured(cell(judgements={"exact": np.ones(120)}))
-    assert plots(found) == []
+    assert list(plots(found)) == []
     (only,) = plots(measured(cell(methods=("stc",), seconds={})))
     assert only.name == "best_methods_1_NQ"
 
