@@ -36,6 +36,7 @@ from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, results, rows_of, tables_of, texts
+from tests.known import known
 
 SIGNATURE = "k:4|preset:default|words:off"
 HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
@@ -46,7 +47,7 @@ def scored(n: int = 200, seed: int = 0, noise: bool = False, **changes: Any) -> 
     rng = np.random.default_rng(seed)
     log_confidence = -rng.exponential(0.7, n)
     correct = (rng.random(n) < np.exp(log_confidence)).astype(float)
-    content = {
+    content: dict[str, Any] = {
         "n": n,
         "methods": (),
         "uncertainty": {"stc": -np.expm1(log_confidence)} | ({"perplexity": rng.normal(size=n)} if noise else {}),
@@ -79,7 +80,7 @@ def fitted() -> Cell:
 
 
 @cache
-def calibrator(**origin: str) -> Calibrator:
+def calibrator(**origin: Any) -> Calibrator:
     one = fitted()
     assert one.log_confidence is not None
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
@@ -192,8 +193,7 @@ def test_every_method_has_its_curve_and_its_reliability() -> None:
     drawn = {plot.name for plot in made.plots}
     assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= drawn
     for file in ("probabilities", "reliability", "risk_coverage"):
-        rows = made.csv[file].splitlines()
-        assert {row.split(",")[2] for row in rows[1:]} == set(names)
+        assert {row.split(",")[2] for row in made.csv[file].splitlines()[1:]} == set(names)
 
 
 def test_a_panel_shows_each_group_with_its_interval_beside_the_diagonal() -> None:
@@ -277,7 +277,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = tables_of(made)["surest_wrong"]
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
-    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_confidence, -99)))
+    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, known(fresh.log_confidence), -99)))
     assert fresh.log_confidence is not None
     assert table.frame["Probability"].iloc[0] == f"{100 * given.predict_proba(float(fresh.log_confidence[best])):.0f}%"
 

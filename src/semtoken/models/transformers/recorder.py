@@ -155,7 +155,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         finally:
             self._watches = False
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Take in one step; `scores` is returned as it is.
 
         `BackendError` in beam search and assisted decoding, or if this is another generation than before.
