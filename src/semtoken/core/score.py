@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -229,9 +229,8 @@ def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[St
     errors = itertools.repeat(NO_ERROR) if agreed.rounding.even else _errors(agreed, kinds)
     for i, (step, each, size, error) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
         shares = [0.0] * len(SOURCES)
-        for kind, probability in zip(each, step.probabilities, strict=True):
+        for kind, probability in compress(zip(each, step.probabilities, strict=True), each):  # those that count
             shares[kind] += probability
-        shares[0] = 0.0  # those that do not count
         mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + error.own
         if step.doubts is not None:
             doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
