@@ -193,7 +193,6 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         flags.append(NO_TOKENS)
     if not complete:
         flags.append(TEXT_CUT)
-    masses = _masses(answer, equality, scored)
     closing_token = answer.closing_token(found_part.end) if found_part.ending else None
     inside = closing_token is not None and closing_token in tokens
     if inside:
@@ -203,18 +202,19 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         known = answer.endings.get(found_part.ending, {}).get(closing_token)
     # The digits of an amount may be sure while its length is not. An empty string has no tokens, so its end is its
     # confidence.
-    counts = known is not None and (found_part.closing_in_confidence or not tokens)
-    low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
+    low_end, high_end = known if known is not None and (found_part.closing_in_confidence or not tokens) else (1.0, 1.0)
+    masses, low, high = (_masses(answer, equality, scored, side) for side in (None, 0, 1))
+    aggregate = _weakest if found_part.aggregate == "weakest" else _product
     return Part(
         start=found_part.start,
         end=found_part.end,
         text=answer.text[found_part.start : found_part.end],
         kind=found_part.kind,
         path=found_part.path,
-        confidence=_aggregate(found_part.aggregate, masses, known[0] if known and counts else 1.0),
+        confidence=aggregate(masses, low_end),
         aggregate=found_part.aggregate,
-        product=_aggregate("product", masses),
-        weakest=_aggregate("weakest", masses),
+        product=_product(masses),
+        weakest=_weakest(masses),
         weakest_token=scored[masses.index(min(masses))] if scored else None,
         mean=math.exp(math.fsum(masses) / len(masses)) if masses else 1.0,
         closing=known[0] if known else None,
@@ -222,10 +222,7 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         equality=equality,
         tokens=tuple(tokens),
         neutral_share=neutral / len(scored) if equality == "meaning" and scored else 0.0,
-        bounds=(
-            _aggregate(found_part.aggregate, low, known[0] if known and counts else 1.0),
-            _aggregate(found_part.aggregate, high, known[1] if known and counts else 1.0),
-        ),
+        bounds=(aggregate(low, low_end), aggregate(high, high_end)),
         flags=tuple(flags),
         value=found_part.value,
         complete=complete,
@@ -252,7 +249,11 @@ def _masses(
     return [values[token] for token in tokens]
 
 
-def _aggregate(name: str, masses: Sequence[float], closing: float = 1.0) -> float:
-    if name == "weakest":
-        return min(math.exp(min(masses, default=0.0)), closing)
-    return math.exp(math.fsum(masses)) * closing
+def _weakest(masses: Sequence[float], end: float = 1.0) -> float:
+    """The probability of the least certain token, or that the part ends there."""
+    return min(math.exp(min(masses, default=0.0)), end)
+
+
+def _product(masses: Sequence[float], end: float = 1.0) -> float:
+    """The probability of the whole part, and that it ends there."""
+    return math.exp(math.fsum(masses)) * end

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -108,7 +109,8 @@ def new_phrases(said: str, question: str = "") -> Ranges:
     for known in dict.fromkeys((question, asked)):
         words = _beside(said, written, known)
         new = [(word.start, word.start + len(said[word.start : word.end].rstrip("'’"))) for word in _new(words)]
-        if found := [(a, b) for a, b in every if any(a <= start < b for start, _ in new)] or new:
+        starts = [start for start, _ in new]
+        if found := [(a, b) for a, b in every if bisect_left(starts, a) < bisect_left(starts, b)] or new:
             return found  # a single letter may be a word and in no phrase
     if verdicts := [(word.start, word.end) for word in words if _is_verdict(word, words)]:
         return verdicts

@@ -111,8 +111,12 @@ def find_phrases(text: str, budget: Budget | None = None) -> list[FoundPart]:
 
     In scripts without blanks every word is a phrase.
     """
-    ranges = _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
-    return [FoundPart(start, end, "phrase", "meaning") for start, end in ranges]
+    return [FoundPart(start, end, "phrase", "meaning") for start, end in phrase_ranges(text, budget)]
+
+
+def phrase_ranges(text: str, budget: Budget | None = None) -> Sequence[tuple[int, int]]:
+    """Character ranges of the phrases that `find_phrases` gives."""
+    return _phrases_of_short(text) if len(text) <= SHORT else _phrases(text, budget or Budget(text))
 
 
 @lru_cache(maxsize=8)
@@ -190,7 +194,7 @@ def phrases(text: str) -> list[tuple[int, int]]:
     """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
     text = without_thinking(text)
     try:
-        return [(phrase.start, phrase.end) for phrase in find_phrases(text)]
+        return list(phrase_ranges(text))
     except BudgetExceededError:
         return [(0, len(text))]
 
