@@ -1,4 +1,4 @@
-"""`semtoken proxy` keeps to what it says when it starts."""
+"""What `semtoken proxy` says when it starts, against what it then answers."""
 
 from __future__ import annotations
 

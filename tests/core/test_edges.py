@@ -1,4 +1,4 @@
-"""Edges of the rules about lists of log-probabilities: one case on each side."""
+"""Where a rule about lists of log-probabilities changes: one case on each side of the edge."""
 
 from __future__ import annotations
 

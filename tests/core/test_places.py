@@ -1,4 +1,4 @@
-"""Places of a text among pieces, some of them unknown: as a regular expression finds them."""
+"""Where a text stands among pieces, some of them unknown: as a regular expression finds it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from triton.backends import Backend, backends
 
 
 class Interpreter:
-    """A driver with what vLLM asks of one."""
+    """What vLLM asks of a driver."""
 
     @staticmethod
     def is_active() -> bool:

@@ -49,7 +49,7 @@ def running(
 
 
 def pid_file(log: Path) -> Path:
-    """The file with the process id of a server with this log."""
+    """Where the process id of a server with this log stands."""
     return log.with_suffix(".pid")
 
 
@@ -62,14 +62,13 @@ def proxied(upstream: str, tokenizer: Path, log: Path, *options: str) -> Iterato
 
 
 def examined(upstream: str) -> dict[str, Any]:
-    """The findings of `semtoken doctor` about a server."""
+    """What `semtoken doctor` says of a server."""
     command = [sys.executable, "-c", "from semtoken.cli import main; main()", "doctor", "--json"]
     command += ["--base-url", f"{upstream}/v1", "--tokenizer", "almanac"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -1,4 +1,4 @@
-"""The README shows what its commands print, and it stays short."""
+"""What the README shows is what its commands print, and it stays short."""
 
 from __future__ import annotations
 

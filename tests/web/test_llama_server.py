@@ -62,8 +62,7 @@ def asked(stc: ScoredModel, prompt: str, **changes: Any) -> dict[str, Any]:
 
 
 def completed(url: str, request: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = post(url, "/v1/completions", json=request).raise_for_status().json()
-    return found
+    return post(url, "/v1/completions", json=request).raise_for_status().json()
 
 
 @pytest.mark.parametrize("prompt", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.slow)])

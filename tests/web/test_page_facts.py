@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.guarantees.curves import LOWEST
-from semtoken.web.page.facts import POINTS, calibrator_card
+from semtoken.web.page.facts import LOWEST, POINTS, calibrator_card
 
 
 @pytest.fixture(scope="module")

@@ -208,27 +208,28 @@ class Vocabulary:
     def _join(self, parts: Sequence[int]) -> str:
         if self.byte_errors != "run":
             errors = "replace" if self.byte_errors == "replace" else "semtoken.each"
-            return b"".join(map(self._contribution, parts, range(len(parts)))).decode("utf-8", errors)
+            return b"".join(self._contributions(parts)).decode("utf-8", errors)
         return self._join_runs(parts)
 
-    def _contribution(self, token: int, position: int) -> bytes:
+    def _contributions(self, parts: Sequence[int]) -> list[bytes]:
+        """The bytes that each part adds to the text."""
+        added = [self.pieces[token] for token in parts]
         # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
-        if position == 0 and not self.byte_tokens[token] and not _is_broken(self.pieces[token]):
-            text = self.texts[token].encode("utf-8", "surrogatepass")
-            piece = self.pieces[token]
-            return piece if piece[:1] == b" " and piece[1:] == text else text
-        return self.pieces[token]
+        if parts and not self.byte_tokens[parts[0]] and not _is_broken(added[0]):
+            text = self.texts[parts[0]].encode("utf-8", "surrogatepass")
+            added[0] = added[0] if added[0][:1] == b" " and added[0][1:] == text else text
+        return added
 
     def _join_runs(self, parts: Sequence[int]) -> str:
         out: list[str] = []
         run = bytearray()
-        for position, token in enumerate(parts):
+        for token, added in zip(parts, self._contributions(parts), strict=True):
             if self.byte_tokens[token]:
-                run += self.pieces[token]
+                run += added
                 continue
             out.append(decode_run(bytes(run)))
             run.clear()
-            out.append(self._contribution(token, position).decode("utf-8", "replace"))
+            out.append(added.decode("utf-8", "replace"))
         return "".join([*out, decode_run(bytes(run))])
 
     def offsets(self, token_ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -255,9 +256,7 @@ class Vocabulary:
     def _spans(self, parts: Sequence[int]) -> list[tuple[int, int]]:
         """Character range of each part in `_join(parts)`."""
         alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
-        pieces = [
-            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
-        ]
+        pieces = [None if k in alone else added for k, added in enumerate(self._contributions(parts))]
         return character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
 
     def _in_broken_runs(self, parts: Sequence[int]) -> frozenset[int]:

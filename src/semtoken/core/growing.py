@@ -137,6 +137,8 @@ class GrowingAnswer:
         self.ids[first:] = [step.token for step in self.lists.steps[first:]]
         for position, token in enumerate(self.ids[new:], new):
             opening = position <= self._leading_blanks
+            if self._has_content and not opening:
+                break  # no later token changes either of them
             if opening:
                 self._leading_blanks += self.lists.names.is_blank(token)
             if not self._has_content:

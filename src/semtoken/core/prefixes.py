@@ -186,7 +186,7 @@ class PrefixIndex:
             return vocabulary._join(parts)
         errors = "semtoken.each" if vocabulary.byte_errors == "each" else "replace"
         decoder = codecs.getincrementaldecoder("utf-8")(errors)
-        return decoder.decode(b"".join(map(vocabulary._contribution, parts, range(len(parts)))))
+        return decoder.decode(b"".join(vocabulary._contributions(parts)))
 
     def _heads_of_open_run(self, parts: list[int]) -> tuple[str, ...]:
         """Both readings of an unfinished run of byte tokens: good so far, or broken by a later byte."""

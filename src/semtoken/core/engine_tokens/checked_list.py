@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, compress, count, takewhile
+from operator import is_not
 from typing import NamedTuple, Protocol
 
 from semtoken.core.engine_tokens.passes import without_copied_lists
@@ -258,8 +259,7 @@ class ListReader:
                 for token in (step.chosen, *step.top):
                     check_number(token, number)
         self.precision.add(numbers)
-        pairs = enumerate(zip(own_lists, steps, strict=True), position)
-        self.copied += [number for number, (own, step) in pairs if own is not step]
+        self.copied += compress(count(position), map(is_not, own_lists, steps))
         self.came += steps
         self._given += own_lists
         return self._read()
@@ -280,13 +280,8 @@ class ListReader:
 
     def _clear_from(self, first: int) -> list[ListedStep]:
         """The lists from a step on, up to the first that is not clear."""
-        read = []
-        for position in range(first, len(self._given)):
-            clear = self.names.clear(self._given[position], position)
-            if clear is None:
-                break
-            read.append(clear)
-        return read
+        read = map(self.names.clear, self._given[first:], count(first))
+        return list(takewhile(bool, read))  # type: ignore[arg-type]
 
     def any_list(self, step: TopStep, position: int) -> ListedStep:
         """Read the list of a step entry by entry, whatever is in it."""

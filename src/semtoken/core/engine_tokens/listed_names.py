@@ -22,7 +22,6 @@ from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
-    NAMELESS,
     STAND_INS,
     Name,
     TopStep,
@@ -76,8 +75,8 @@ def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: b
     if spelled:
         said = spelled.decode("utf-8", "replace")
         return Spelling.of(rule, said, said, spelled)
-    if not text:
-        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=text is None)
+    if text is None:
+        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
     piece = text.encode("utf-8", "surrogatepass")
     said = text.removeprefix(REPLACEMENT)
     if said and said != text and REPLACEMENT not in said:  # a piece of a character, or the token that is named behind
@@ -139,7 +138,7 @@ class ListedNames(Names):
         if known is not None:
             return known
         token, text, spelled = name
-        if text is None and not spelled and token is not None and not self.naming.texts:
+        if text is None and not spelled and (token is None or not self.naming.texts):
             return None
         return self._added(name)
 
@@ -208,51 +207,52 @@ class ListedNames(Names):
             self.naming = self.naming._replace(texts=True)
             if not position:  # it is seen before any list is read
                 self._known = self.naming
-        names, log_probs = step.names, step.log_probs
-        if names[0] in names[1:]:
-            again = names.index(names[0], 1)
-            if log_probs[again] != log_probs[0]:
+        (own, *others), (log_prob, *log_probs) = step.names, step.log_probs
+        if own in others:
+            again = others.index(own)
+            if log_probs[again] != log_prob:
                 return None
-            names, log_probs = names[:again] + names[again + 1 :], log_probs[:again] + log_probs[again + 1 :]
-        ids, texts, spelled = zip(*names, strict=True)
-        if not all(spelled[1:]) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
+            del others[again], log_probs[again]
+        ids, texts, spelled = zip(*others, strict=True) if others else ((), (), ())
+        if not all(spelled) or ids.count(None) != (len(ids) if own[0] is None else 0) or log_prob in STAND_INS:
             return None
         # Terminators have no bytes, and their names say which they are.
-        if not spelled[0] and (is_unnamed(names[0]) or texts[0] in texts[1:]):
+        if not own[2] and (is_unnamed(own) or own[1] in texts):
             return None
-        if min(log_probs) <= LEAST_GIVEN or max(log_probs) > 0.0:
+        if min(step.log_probs) <= LEAST_GIVEN or max(step.log_probs) > 0.0:
             return None
-        if len(set(spelled if ids[0] is None else ids)) < len(ids):  # each token once
+        each = {own[2], *spelled} if own[0] is None else {own[0], *ids}
+        if len(each) <= len(others):  # a token is there twice
             return None
-        probabilities = list(map(math.exp, log_probs))
-        own, total = probabilities[0], math.fsum(probabilities)
+        probability, probabilities = math.exp(log_prob), list(map(math.exp, log_probs))
+        total = math.fsum([probability, *probabilities])
         if total > OVERFULL:
             return None
-        chosen = self._numbers.get(names[0]) or self._added(names[0])
+        chosen = self._numbers.get(own) or self._added(own)
         spelling = self.spellings[chosen]
         if spelling.read[0] != spelling.read[1]:
             return None
-        found: dict[int, float] = {chosen: own}
+        found: dict[int, float] = {chosen: probability}
         # One look at all letters of the list: a token that reads alike has those of the chosen one.
-        letters = b"\0".join(spelled[1:]).decode("utf-8", "replace").lower()
+        letters = b"\0".join(spelled).decode("utf-8", "replace").lower()
         if not spelling.alone and (not self.plain or spelling.read[0] in letters):
-            for name, probability in zip(names[1:], probabilities[1:], strict=True):
+            for name, other in zip(others, probabilities, strict=True):
                 if self.spelled_by[name].read == spelling.read:
-                    found[self._numbers.get(name) or self._added(name)] = probability
+                    found[self._numbers.get(name) or self._added(name)] = other
         alike = self.alike(chosen, found) if len(found) > 1 else NONE_ALIKE[spelling.alone]
         return ListedStep(
             chosen,
             list(found),
             list(found.values()),
-            math.log(own) if own else -math.inf,
+            math.log(probability) if probability else -math.inf,
             total,
             1.0,  # any number of tokens may be spelled alike
             complete=False,
-            listed=len(names) - 1,
+            listed=len(others),
             doubts=Doubts(perhaps=alike.perhaps) if alike.perhaps else None,
             many=alike.many,
             bare=len(step.names) < 2,
-            others=step if len(names) > 1 else None,
+            others=step if others else None,
             spelled=alike.surely,
         )
 
@@ -294,8 +294,8 @@ class ListedNames(Names):
 
         `known`: the chosen token has a number of its own. `again`: the list has had this name before.
         """
-        number = None if name == NAMELESS else self.number(name)
-        if number is None and self.rule is None:
+        number = self.number(name)
+        if number is None and name[0] is not None and self.rule is None:
             number = self.without_name(name[0])
         if number is None:
             return Meant((), (), shared=True)
