@@ -217,6 +217,25 @@ def test_an_error_is_not_forgotten() -> None:
         stream.finish()
 
 
+@pytest.mark.parametrize("rest", [b'data: {"error": {"message": "no room"}}', b"data: {", b"event: error\ndata: {}"])
+def test_an_error_at_the_end_is_not_forgotten_either(rest: bytes) -> None:
+    """Without a blank line behind it, it is read by `finish`, which raised it once and then gave a reply."""
+    stream = ReplyStream()
+    for event in recording("vllm-chat").events:
+        stream.feed(event)
+    stream.feed(rest)
+    for again in (stream.finish, stream.finish, lambda: stream.feed(b""), lambda: stream.choice(0)):
+        with pytest.raises(SemtokenError, match=r"error|not JSON"):
+            again()
+
+
+@pytest.mark.parametrize("temperature", ["1", True, -0.5, float("nan")])
+def test_a_stream_checks_its_temperature_as_a_whole_reply_does(temperature: Any) -> None:
+    for read in (ReplyStream, lambda **asked: read_reply(recording("vllm-chat").stream, **asked)):
+        with pytest.raises(SemtokenError, match="'temperature' must be"):
+            read(temperature=temperature)
+
+
 def broken(events: list[bytes], foreign: list[bytes], place: int) -> dict[str, list[bytes]]:
     """A stream that was cut off, doubled or moved at a place, or mixed with another one there."""
     before, behind = events[:place], events[place:]

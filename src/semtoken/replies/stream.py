@@ -17,6 +17,7 @@ from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, shape_of_chunk
 from semtoken.replies.reading import ReplyContext, ReplyReading
 from semtoken.replies.segments import Reply, ReplyChoice, ReplyEvent
+from semtoken.support.inputs import real
 from semtoken.support.plain_values import parse_reply, plain
 from semtoken.support.sse import PINGS, Event, EventReader
 from semtoken.support.text import error_text
@@ -37,6 +38,11 @@ class ReplyStream:
         One of `known_formats()`; recognized by the chunks by default.
     temperature, request
         See `read_reply`.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such format, the temperature is no number from 0, or the request is no object.
     """
 
     def __init__(
@@ -47,6 +53,8 @@ class ReplyStream:
         request: Mapping[str, Any] | None = None,
     ) -> None:
         asked = {} if request is None else as_object(request, "request")
+        if temperature is not None:
+            real(temperature, "temperature", low=0)
         known = None if format is None else format_named(format)
         self._context = ReplyContext(asked, temperature, None if known is None else known.engine)
         self._reading = None if known is None else ReplyReading(known.shape, self._context)
@@ -106,10 +114,14 @@ class ReplyStream:
         BackendError
             The stream reports an error, or a gateway has numbered its chunks as if each were a choice.
         """
-        for sent in self._events.finish():
-            self._events_of(sent)
         if self._failed is not None:
             raise self._failed
+        try:
+            for sent in self._events.finish():
+                self._events_of(sent)
+        except SemtokenError as error:
+            self._failed = error
+            raise
         if self._reading is None or not self._reading.sums:
             raise InvalidInputError("The stream holds no chunk: there is nothing to read.")
         ended = [keeper.ended for _, keeper in sorted(self._keepers.items())]
