@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from semtoken import score_logits, score_logprobs
 from semtoken.core import LogitsStream, LogprobsStream
 from semtoken.core.results import Running
+from semtoken.errors import InvalidInputError, SemtokenError
 from tests import tiny, worked
 from tests.core.test_scoring import small_kind
 from tests.core.test_top_logprobs import RULES, best, drawn, log_probs
@@ -111,6 +112,24 @@ def test_a_certain_answer_has_an_uncertainty_of_zero_without_a_sign() -> None:
     for running in (logits.add(row, token), lists.add((token, {token: 0.0}))):
         assert str((running.sequence_uncertainty, running.sequence_uncertainty_interval[0])) == "(0.0, 0.0)"
     assert str(logits.add(row, token).sequence_uncertainty_interval) == "(0.0, 0.0)"
+
+
+@pytest.mark.parametrize("refused", [(1, {1: -0.1, 2: -0.1}), (1, {1: 0.5}), {"token": "x"}])
+def test_an_answer_that_lacks_a_refused_step_has_no_score(refused: Any) -> None:
+    """The stream refused all later steps as that one, and gave the score of the steps before it as that of all."""
+    step = (1, {1: -0.1, 2: -3.0})
+    stream = LogprobsStream(worked.vocabulary())
+    stream.add(step)
+    for again in (lambda: stream.add(refused), lambda: stream.add(step), stream.finish):
+        with pytest.raises(SemtokenError) as caught:
+            again()
+    assert str(caught.value) and caught.value is stream._refused
+
+
+def test_a_stream_records_a_distribution_that_there_is() -> None:
+    for stream in (LogitsStream(worked.vocabulary()), LogprobsStream(worked.vocabulary())):
+        with pytest.raises(InvalidInputError, match="'distribution' must be one of"):
+            stream.finish("RAW")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("beyond", "exceeds"), [(0.0, False), (0.9e-6, False), (1.1e-6, True)])

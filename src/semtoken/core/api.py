@@ -17,7 +17,7 @@ from semtoken.core.results import Distribution, Running, ScoredAnswer
 from semtoken.core.rows import normalized_rows
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.core.scorer import scorer_for
-from semtoken.errors import InvalidInputError, InvalidLogits, VocabularyMismatch
+from semtoken.errors import InvalidInputError, InvalidLogits, SemtokenError, VocabularyMismatch
 from semtoken.support.arrays import as_ids, as_rows, is_tensor, looks_like_probabilities
 from semtoken.support.inputs import one_of
 from semtoken.support.inputs import text as checked_text
@@ -152,6 +152,7 @@ class LogitsStream:
 
     def finish(self, distribution: Distribution = "raw") -> ScoredAnswer:
         """The score of the answer, once it is complete. `distribution` is recorded in it, as by `score_logits`."""
+        one_of("distribution", distribution, get_args(Distribution))
         return self._answer.finish(distribution)
 
 
@@ -262,17 +263,28 @@ class LogprobsStream:
         rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(tokens_or_none(vocabulary, rules), rules))
         self._last: TopStep | None = None
+        self._refused: SemtokenError | None = None
 
     def add(self, step: Any) -> Running:
         """Add the next step, in any form that `score_logprobs` reads.
 
         Returns the score of the answer so far, with bounds on what later tokens can still make of it. The errors are
-        those of `score_logprobs`.
+        those of `score_logprobs`. A step that is refused is missing from the answer, so that nothing can be scored from
+        then on: `add` and `finish` raise the error again.
         """
-        [self._last] = as_scored(as_top_steps([step]), self._last)
-        self._answer.add(self._last)
+        if self._refused is not None:
+            raise self._refused
+        try:
+            [self._last] = as_scored(as_top_steps([step]), self._last)
+            self._answer.add(self._last)
+        except SemtokenError as error:
+            self._refused = error
+            raise
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredAnswer:
-        """The score of the answer, once it is complete. The arguments are those of `score_logprobs`."""
+        """The score of the answer, once it is complete. The arguments and errors are those of `score_logprobs`."""
+        if self._refused is not None:
+            raise self._refused
+        one_of("distribution", distribution, get_args(Distribution))
         return self._answer.finish(distribution, proxy_for=proxy_for)
