@@ -11,6 +11,7 @@ import pytest
 from semtoken import ScoredAnswer, ScoredToken, score_logits, score_logprobs
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core import LogitsStream, LogprobsStream, ScoringRules
+from semtoken.errors import InvalidInputError
 from tests import worked
 from tests.rows import each
 
@@ -32,6 +33,15 @@ def test_alternatives_at_some_places_are_those_of_the_tokens_there(by: str, plac
     answer = scored(by, {" tele": 0.6, " radio": 0.4}, " tele", "TV", " radio", rules="default")
     assert list(answer.alternatives_at(places)) == [answer.tokens[place].alternatives for place in places]
     assert [other.text for other in answer.tokens[0].alternatives] == [" radio"]
+
+
+@pytest.mark.parametrize("by", ["rows", "lists"])
+@pytest.mark.parametrize("places", [0, None, [3], [-1], [True], ["0"], [0.0]])
+def test_places_that_an_answer_does_not_have_are_refused(by: str, places: Any) -> None:
+    """-1 was the last token of lists and none of rows; one place ended in a TypeError."""
+    answer = scored(by, {" tele": 0.6, " radio": 0.4}, " tele", "TV", " radio", rules="default")
+    with pytest.raises(InvalidInputError, match="'places' must be"):
+        answer.alternatives_at(places)
 
 
 def masses(token: ScoredToken) -> list[float]:

@@ -378,7 +378,12 @@ class ScoredAnswer:
         return nested(self.text, known)
 
     def alternatives_at(self, places: Sequence[int]) -> Sequence[tuple[Alternative, ...]]:
-        """The `alternatives` of the tokens at some places, counted from 0; it costs less than `tokens` for a few."""
+        """The `alternatives` of the tokens at some places, counted from 0; it costs less than `tokens` for a few.
+
+        `InvalidInputError` unless `places` is a list of places in the answer.
+        """
+        last = self.n_tokens - 1
+        places = [whole(place, "places", low=0, high=last) for place in listed(places, "places")]
         tokens = vars(self)["tokens"]
         if isinstance(tokens, TokensLater) and tokens.alternatives is not None:
             return tokens.alternatives(places)
