@@ -141,7 +141,7 @@ def test_labels_that_are_missing_are_counted() -> None:
 def test_a_confidence_below_one_is_never_called_100_percent(delta: float) -> None:
     """Any delta is allowed, and 'With confidence 100%' was said of those below 0.00005."""
     written = exact.percent(1 - delta)
-    assert 1 - float(written.removesuffix("%")) / 100 == pytest.approx(delta, rel=0.5)
+    assert 1 - float(written.removesuffix("%")) / 100 == pytest.approx(delta, rel=0.5, abs=0)
     assert written in exact.shortage(1, 0.1, delta)
     assert exact.percent(1.0) == "100%" and exact.percent(0.99994) == "99.99%"
 
