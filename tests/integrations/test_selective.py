@@ -50,6 +50,14 @@ def test_nothing_to_compare_is_no_number() -> None:
     assert math.isnan(selective_figures([], [])["risk_at_50"])
 
 
+def test_a_coverage_near_another_has_a_figure_of_its_own() -> None:
+    """The figure at 99.5% was written over by that at 100%, and that at 49.6% by that at 50%."""
+    uncertainty, right = np.arange(1000.0).tolist(), [*[1.0] * 996, *[0.0] * 4]
+    figures = risk_coverage_figures(uncertainty, right, (0.29, 0.496, 0.5, 0.995))
+    assert {"risk_at_29", "risk_at_49.6", "risk_at_50", "risk_at_99.5", "risk_at_100"} < figures.keys()
+    assert figures["risk_at_99.5"] == 0.0 and figures["risk_at_100"] == pytest.approx(0.004)
+
+
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="share of questions"):
         risk_coverage_figures([0.1], [1], (0.0,))

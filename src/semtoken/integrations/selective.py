@@ -83,4 +83,4 @@ def _with_uncertainty(
 
 
 def _at(share: float) -> str:
-    return f"risk_at_{round(100 * share)}"
+    return f"risk_at_{100 * share:.10g}"  # ten digits, in which 0.29 is 29%, and 99.5% is not all
