@@ -21,11 +21,15 @@ require_host("litellm")
 from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
 
 NOT_SURE = "I am not sure."
+_FURTHER = ("tool_calls", "function_call", "reasoning_content", "thinking_blocks")
+"""What a message of LiteLLM may hold beside its text."""
 Block = Mapping[str, Any]
 
 
 class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     """Replaces answers that are too uncertain, in whole replies only, since a streamed answer has been seen already.
+
+    A call of a tool in such an answer is taken out of the reply, too, and so is reasoning.
 
     Parameters
     ----------
@@ -67,10 +71,17 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         for choice in getattr(response, "choices", None) or ():
             message = getattr(choice, "message", None)
             if message is not None and self.holds_back(block_of(choice)):
-                message.content = self.instead
-                if getattr(choice, "logprobs", None) is not None:
-                    choice.logprobs = None  # they spell the answer
+                self._replace(choice, message)
         return response
+
+    def _replace(self, choice: Any, message: Any) -> None:
+        """Put the text in place of an answer, and take away its calls and what else spells it."""
+        message.content = self.instead
+        for holder, name in ((choice, "logprobs"), *((message, name) for name in _FURTHER)):
+            if getattr(holder, name, None) is not None:
+                setattr(holder, name, None)
+        if getattr(choice, "finish_reason", None) in ("tool_calls", "function_call"):
+            choice.finish_reason = "stop"  # an agent that reads it looks for a call
 
 
 class ScoreLog(CustomLogger):  # type: ignore[misc]

@@ -102,3 +102,18 @@ def test_decisions_and_answers_without_a_score() -> None:
     assert UncertaintyGate(0.5, unscored="hold").holds_back({"reason": "no log-probabilities"})
     with pytest.raises(InvalidInputError, match="from 0 to 1"):
         UncertaintyGate(50)
+
+
+def test_an_answer_that_is_held_back_calls_no_tool() -> None:
+    """Its text was replaced, and an agent ran the call that stood beside it."""
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+
+    def held(gate: UncertaintyGate) -> Any:
+        message = litellm.Message(content="I pay.", role="assistant", tool_calls=[call])
+        reply = litellm.ModelResponse(choices=[litellm.Choices(message=message, finish_reason="tool_calls")])
+        return asyncio.run(gate.async_post_call_success_deployment_hook({}, reply, None)).choices[0]
+
+    choice = held(UncertaintyGate(0.5, unscored="hold"))
+    assert choice.message.content == NOT_SURE and choice.message.tool_calls is None and choice.finish_reason == "stop"
+    passed = held(UncertaintyGate(0.5))
+    assert passed.message.tool_calls[0].function.name == "pay" and passed.finish_reason == "tool_calls"
