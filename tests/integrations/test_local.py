@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
+from typing import Any
 
+import numpy as np
 import pytest
+
+from semtoken.errors import BackendError, InvalidInputError
+from tests.rows import each
 
 pytest.importorskip("transformers", reason="transformers, which runs the embedded model, is missing")
 pytest.importorskip("fastapi", reason="what semtoken serve needs is missing")
@@ -25,3 +31,36 @@ def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
     [choice] = reply["choices"]
     assert choice["message"]["content"].strip() == answer.text.strip() != bare.text.strip()
     assert choice["semtoken"]["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
+
+
+def test_a_closed_model_refuses_requests_and_finishes_those_before() -> None:
+    """A request after `close` was waited for without an end."""
+    from semtoken import ScoredModel
+    from semtoken.integrations.local import LocalChat
+
+    chat = LocalChat(ScoredModel.from_pretrained("almanac", dtype="float32"), "almanac")
+    request = {"messages": [{"role": "user", "content": "What is the capital of Peru?"}], "max_tokens": 8}
+
+    async def around_the_close() -> list[Any]:
+        before = asyncio.create_task(chat.reply(request))
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(asyncio.to_thread(chat.close))
+        late = [chat.reply(request) for _ in range(3)]
+        return await asyncio.gather(before, closing, *late, return_exceptions=True)
+
+    reply, _, *late = asyncio.run(asyncio.wait_for(around_the_close(), 60))
+    assert reply["choices"][0]["finish_reason"] in ("stop", "length")
+    assert all(isinstance(one, BackendError | dict) for one in late)  # some may have come before the close
+    with pytest.raises(BackendError, match="it was closed"):
+        asyncio.run(asyncio.wait_for(chat.reply(request), 10))
+    chat.close()
+
+
+@each("given", [None, "x", {"temperature": np.float32(0.5)}, {"messages": b"x"}])
+def test_a_request_is_what_json_can_hold(given: Any) -> None:
+    from semtoken import ScoredModel
+    from semtoken.integrations.local import LocalChat
+
+    chat = LocalChat(ScoredModel.from_pretrained("almanac", dtype="float32"), "almanac")
+    with closing(chat), pytest.raises(InvalidInputError, match="JSON can hold"):
+        asyncio.run(chat.reply(given))

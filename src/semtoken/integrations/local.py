@@ -38,9 +38,17 @@ class LocalChat:
         return cls(stc, model, CalibratorInUse.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole reply to a chat request; `InvalidInputError` names a field that asks for what there is not here."""
+        """The whole reply to a chat request.
+
+        `InvalidInputError` names a field that asks for what there is not here, or says what JSON cannot hold;
+        `BackendError` after `close`.
+        """
         try:
-            return await self._service.whole(self._service.job(parse(ChatRequest, json.dumps(dict(request)).encode())))
+            body = json.dumps(dict(request)).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInputError(f"A request must be a dictionary of values that JSON can hold: {error}.") from error
+        try:
+            return await self._service.whole(self._service.job(parse(ChatRequest, body)))
         except ApiError as error:
             raise InvalidInputError(error.message) from error
 

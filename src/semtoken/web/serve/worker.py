@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -36,6 +36,8 @@ class Worker:
         self._taken: list[AnyOrder] = []
         """Orders that the engine has, and has not ended."""
         self._closed = False
+        self._ended = False
+        """The thread takes no further order."""
         self._post: _Post | None = None
         self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
         self._thread.start()
@@ -46,6 +48,19 @@ class Worker:
         self._thread.join()
 
     def _work(self) -> None:
+        self._answer_orders()
+        # In this order: an order that comes from now on is ended by whoever gave it.
+        self._ended = True
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """End the orders that came after the thread was told to close: nobody answers them."""
+        with suppress(Empty):
+            while True:
+                if (order := self._orders.get_nowait()) is not None:
+                    order.end(BackendError("The model takes no more requests: it was closed."))
+
+    def _answer_orders(self) -> None:
         while not self._closed:
             if self._held is None:
                 self._held = self._orders.get()
@@ -89,7 +104,7 @@ class Worker:
     def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
         """The tokens and ends that the engine produces, in batches as they come.
 
-        Closing the iterator cancels the order. `SemtokenError` if the generation failed.
+        Closing the iterator cancels the order. `SemtokenError` if the generation failed, `BackendError` after `close`.
         """
         return self._items(partial(Order, work=work))
 
@@ -108,6 +123,8 @@ class Worker:
         post = self._post_to(asyncio.get_running_loop())
         order = ordering(lambda item: post.send(queue, item))
         self._orders.put(order)
+        if self._ended:
+            self._end_waiting()
         try:
             while True:
                 batch: list[Item] = []
