@@ -141,7 +141,7 @@ def notebook_text(path: Path) -> str:
     text, resources = MarkdownExporter().from_filename(str(path))
     if resources["outputs"]:
         sys.exit(f"{path.name} holds pictures, which this script does not write: {sorted(resources['outputs'])}")
-    return text
+    return str(text)
 
 
 def write(path: Path, text: str) -> None:

@@ -42,7 +42,7 @@ def defaults(door: Any) -> dict[str, Any]:
 )
 def test_clusters_are_made_in_the_way_of_the_paper(door: Any) -> None:
     found = defaults(door)
-    expected = PAPER | {"n_clusters": 16_000, "seed": 0}
+    expected: dict[str, Any] = PAPER | {"n_clusters": 16_000, "seed": 0}
     if door is ClusteringSettings:
         expected["n_clusters"] = None  # as many, or fewer for a small vocabulary
     assert found.items() >= {name: value for name, value in expected.items() if name in found}.items()

@@ -1,4 +1,4 @@
-"""What importing semtoken loads, and which names its modules share."""
+"""Modules that importing semtoken loads, and names that its modules share."""
 
 from __future__ import annotations
 

@@ -132,9 +132,10 @@ def test_a_threshold_or_a_calibrator_of_another_kind_is_refused(stc: st.ScoredMo
 
 
 def test_a_device_of_another_kind_is_refused() -> None:
-    for odd in ([], True, {"a": 1}, 1e308, 2**63, -(2**70)):
+    devices: list[Any] = [[], True, {"a": 1}, 1e308, 2**63, -(2**70)]
+    for odd in devices:
         with pytest.raises(SemtokenError, match="no device of torch"):
-            st.ScoredModel.from_pretrained("almanac", device=odd)  # type: ignore[arg-type]
+            st.ScoredModel.from_pretrained("almanac", device=odd)
 
 
 def test_odd_settings_of_draws_are_refused_and_the_smallest_that_are_not_draw(stc: st.ScoredModel) -> None:
@@ -153,8 +154,9 @@ def test_odd_arguments_of_statistics_are_refused(stc: st.ScoredModel) -> None:
     from semtoken.bench.statistics import record
     from semtoken.models.probing.p_true import p_true_log_probs
 
-    for needs in ([1, 2], [[]], range(3)):
+    odd_needs: list[Any] = [[1, 2], [[]], range(3)]
+    for needs in odd_needs:
         with pytest.raises(SemtokenError, match="needs"):
-            record(stc, ["Who?"], needs=needs)  # type: ignore[arg-type]
+            record(stc, ["Who?"], needs=needs)
     with pytest.raises(SemtokenError, match="spelling"):
         p_true_log_probs(stc, ["Who?"], ["Ada"], spelling=np.array([]))  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ def answering(kind: str = "byte-level", hidden: int = 16) -> Any:
     bias[tokenizer.eos_token_id or 0] = 4.0  # so that some answers end before others
     model.lm_head.bias = torch.nn.Parameter(bias)
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
-    clusters = st.TokenClusters(np.random.default_rng(0).integers(0, 80, vocabulary.size), vocabulary)
+    clusters = st.TokenClusters(np.random.default_rng(0).integers(0, 80, vocabulary.size).astype(np.int32), vocabulary)
     return st.ScoredModel(model, tokenizer, clusters)
 
 

@@ -116,18 +116,17 @@ def test_what_is_done_is_kept_when_it_is_stopped_and_four_questions_carry_no_con
 def test_a_report_that_cannot_be_written_leaves_the_run_and_the_former_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from semtoken.support.files import safe_files
+    from semtoken.support.files.temporary import make_locked
 
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "it.json").write_text("the former report")
-    made = safe_files.make_locked
 
     def full_here(working: Path, make: Any, kept: Any) -> Any:
         full = working.parent == tmp_path
-        return os.open("/dev/full", os.O_WRONLY) if full else made(working, make, kept)
+        return os.open("/dev/full", os.O_WRONLY) if full else make_locked(working, make, kept)
 
     with monkeypatch.context() as patch:
-        patch.setattr(safe_files, "make_locked", full_here)
+        patch.setattr("semtoken.support.files.safe_files.make_locked", full_here)
         full = command("--limit", "2", "--methods", "perplexity", "--output", str(tmp_path / "it.json"), "--force")
     assert full.exit_code == 1, full.output
     assert "it.json cannot be written: No space left on device." in full.output

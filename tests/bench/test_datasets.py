@@ -23,7 +23,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the `datasets` library keeps goes into the test's folder."""
+    """The `datasets` library keeps its files in the test's folder."""
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 

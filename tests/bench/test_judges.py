@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def item(answer: str, *accepted: str, id: str = "1") -> AnswerToJudge:
 
 
 def said(verdicts: Sequence[Verdict]) -> list[float]:
-    return correctness(verdicts).tolist()
+    return list(correctness(verdicts))
 
 
 def test_exact_and_contains() -> None:
@@ -118,7 +119,7 @@ def imported(folder: Path, text: str, name: str = "v.csv") -> ImportedJudge:
 def test_a_file_that_is_missing_is_reported_as_such(tmp_path: Path) -> None:
     for name in ("people.csv", "people.jsonl"):
         missing = ImportedJudge(path=str(tmp_path / name))
-        for ask in (lambda one=missing: one.check(["1"]), lambda one=missing: one.settings):
+        for ask in (partial(missing.check, ["1"]), partial(getattr, missing, "settings")):
             with pytest.raises(InvalidInputError, match=r"No such file or directory") as caught:
                 ask()
             assert "CSV" not in str(caught.value)
@@ -287,7 +288,7 @@ ROWS = (
 
 
 def asked(row: int) -> dict[str, Any]:
-    """What a row says of its question."""
+    """The fields of a row about its question."""
     return {name: ROWS[row][name] for name in ("id", "question", "answers")}
 
 
@@ -392,7 +393,8 @@ def test_a_failed_write_keeps_the_former_file(tmp_path: Path) -> None:
 class _Undecided:
     """A judge that has no usable verdict on texts with a question mark, and calls all others right."""
 
-    name, settings = "undecided", {}
+    name = "undecided"
+    settings: Mapping[str, Any] = {}
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: object = None) -> list[Verdict]:
         return [Verdict(math.nan if "?" in one.answer else 1.0) for one in items]

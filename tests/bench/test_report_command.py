@@ -33,7 +33,7 @@ METHODS = ["stc", "stc_no_clustering", "sequence_probability", "perplexity"]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a random model, judged by two files: each calls every other answer right, and not the same ones."""
     folder = tmp_path_factory.mktemp("run")
-    judges = []
+    judges: list[dict[str, str]] = []
     for odd, name in enumerate(("others", "people")):
         verdicts = folder / f"{name}.csv"
         rows = [f"q{i},{int(i % 2 == odd)}\n" for i in range(len(TINY_QUESTIONS))]

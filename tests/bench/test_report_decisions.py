@@ -19,7 +19,14 @@ from semtoken.bench.read_results import collect
 from semtoken.bench.report.answers import check_cells
 from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.measure import ABLATIONS
-from semtoken.bench.report.probabilities import CellProbabilities, cell_probabilities, probability_table, ranks
+from semtoken.bench.report.probabilities import (
+    LOSSES,
+    Probabilities,
+    probabilities_of,
+    probability_table,
+    ranks,
+    too_few,
+)
 from semtoken.bench.report.probability_plots import reliability_panels
 from semtoken.bench.report.table import as_html
 from semtoken.bench.report.writing import html_page, markdown_text
@@ -29,6 +36,7 @@ from semtoken.guarantees import Calibrator, Threshold
 from semtoken.guarantees.fingerprint import Fingerprint
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, results, rows_of, tables_of, texts
+from tests.known import known
 
 SIGNATURE = "k:4|preset:default|words:off"
 HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
@@ -39,7 +47,7 @@ def scored(n: int = 200, seed: int = 0, noise: bool = False, **changes: Any) -> 
     rng = np.random.default_rng(seed)
     log_confidence = -rng.exponential(0.7, n)
     correct = (rng.random(n) < np.exp(log_confidence)).astype(float)
-    content = {
+    content: dict[str, Any] = {
         "n": n,
         "methods": (),
         "uncertainty": {"stc": -np.expm1(log_confidence)} | ({"perplexity": rng.normal(size=n)} if noise else {}),
@@ -51,9 +59,18 @@ def scored(n: int = 200, seed: int = 0, noise: bool = False, **changes: Any) -> 
     return cell(**(content | changes))
 
 
-def probabilities(one: Cell, n_resamples: int = 50) -> CellProbabilities:
-    (found,) = cell_probabilities([one], "exact", n_resamples)
-    return found
+def probabilities(one: Cell, n_resamples: int = 50) -> Probabilities:
+    return probabilities_of([one], "exact", n_resamples)
+
+
+def of(found: Probabilities, name: str = "stc") -> Any:
+    """The row of a method of the only cell."""
+    return found.methods.set_index("method").loc[name]
+
+
+def given(one: Cell, name: str = "stc") -> np.ndarray:
+    """The probabilities of being right that a method gives to the answers of a cell."""
+    return probabilities(one).given[one.model, one.dataset, name]
 
 
 @cache
@@ -63,7 +80,7 @@ def fitted() -> Cell:
 
 
 @cache
-def calibrator(**origin: str) -> Calibrator:
+def calibrator(**origin: Any) -> Calibrator:
     one = fitted()
     assert one.log_confidence is not None
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
@@ -87,13 +104,15 @@ def test_risk_at_a_coverage_counts_the_surest_and_their_ties() -> None:
     uncertainty = np.array([0.1, 0.2, 0.2, 0.2, 0.5, 0.6, np.nan, 0.9, 0.9, np.inf])
     correct = np.array([1.0, 0, 1, 1, 1, 0, 0, 1, np.nan, 0])
     found = probabilities(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgements={"exact": correct}))
-    assert (found.n, found.n_correct) == (9, 5)
-    stc = found.methods["stc"]
-    assert stc.risk_at(0.1) == 0
-    assert stc.risk_at(0.2) == pytest.approx(1 / 4)  # three tied answers enter together
-    assert stc.risk_at(0.5) == pytest.approx(1 / 5)
-    assert stc.risk_at(1) == pytest.approx(4 / 9)
-    assert found.reason.startswith("9 judged answers are too few") and stc.report is None
+    stc = of(found)
+    assert (stc.answers, stc.correct) == (9, 5)
+    assert stc.risk_at_20 == pytest.approx(1 / 4)  # three tied answers enter together
+    assert stc.risk_at_50 == pytest.approx(1 / 5)
+    assert stc.risk_at_80 == pytest.approx(4 / 9)  # seven of nine are fewer, and the undefined two share a place
+    curve = found.curves["Qwen2.5-7B", "NQ", "stc"]
+    assert (curve.risk[0], curve.risk[-1]) == (0, pytest.approx(4 / 9))
+    assert np.isnan(stc.log_loss) and not found.given and found.groups.empty
+    assert too_few(9, 5).startswith("9 judged answers are too few")
 
 
 def test_ranks_are_shares_of_answers_that_are_less_sure() -> None:
@@ -108,13 +127,11 @@ def test_ranks_are_shares_of_answers_that_are_less_sure() -> None:
 
 def test_no_answer_gets_its_chance_from_its_own_label() -> None:
     one = scored(60)
-    before = probabilities(one).methods["stc"].probabilities
-    assert before is not None
+    before = given(one)
     for i in (0, 17, 59):
         labels = one.judgements["exact"].copy()
         labels[i] = 1 - labels[i]
-        after = probabilities(replace(one, judgements={"exact": labels})).methods["stc"].probabilities
-        assert after is not None
+        after = given(replace(one, judgements={"exact": labels}))
         assert after[i] == before[i]
         assert (after != before).any()
 
@@ -123,50 +140,43 @@ def test_chances_read_the_order_only() -> None:
     one = scored(80)
     own = one.uncertainty["stc"]
     other = replace(one, uncertainty={"stc": np.log(own) - 7.0, "perplexity": own**3})
-    first, second = probabilities(one).methods["stc"], probabilities(other).methods
-    for found in (second["stc"], second["perplexity"]):
-        np.testing.assert_allclose(found.probabilities, first.probabilities)
-        assert found.report is not None and first.report is not None
-        assert found.report.log_loss == first.report.log_loss
-        assert found.aurc.value == pytest.approx(first.aurc.value)
+    first, second = probabilities(one), probabilities(other)
+    for name in ("stc", "perplexity"):
+        np.testing.assert_allclose(given(other, name), given(one))
+        assert of(second, name).log_loss == of(first).log_loss
+        assert of(second, name).aurc == pytest.approx(of(first).aurc)
 
 
 def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() -> None:
     found = probabilities(scored(400, seed=3, noise=True), 200)
-    knows, noise = found.methods["stc"].report, found.methods["perplexity"].report
-    assert knows is not None and noise is not None
-    assert knows.log_loss_gain.high < 0 < knows.n
-    assert noise.log_loss_gain.high > 0
-    assert found.methods["perplexity"].minus_reference is not None
-    assert found.methods["perplexity"].minus_reference.verdict == "higher"
+    knows, noise = of(found), of(found, "perplexity")
+    assert knows.log_loss_gain_high < 0 < noise.log_loss_gain_high
+    assert (knows.verdict, noise.verdict) == ("", "higher")
 
 
 def test_the_table_of_probabilities_has_each_loss_before_its_interval() -> None:
     found = probabilities(scored(200), 200)
-    report = found.methods["stc"].report
-    table = probability_table([found])
-    assert report is not None and table is not None
+    table = probability_table(found)
+    assert table is not None
     [row] = table.frame.to_numpy().tolist()
-    losses = (report.log_loss, report.log_loss_gain, report.brier, report.brier_gain)
-    for shown, loss in zip(row[1:5], losses, strict=True):
+    for shown, loss in zip(row[1:5], LOSSES, strict=True):
         numbers = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", shown)]
-        assert numbers == pytest.approx([loss.value, loss.low, loss.high], abs=6e-4)
+        assert numbers == pytest.approx([of(found)[f"{loss}{end}"] for end in ("", "_low", "_high")], abs=6e-4)
 
 
 def test_a_probability_that_is_off_is_told() -> None:
     one = scored(1000, seed=1, noise=True)
-    right = probabilities(one).methods
+    right = probabilities(one)
     shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
-    wrong = probabilities(shifted).methods["stc"]
-    assert right["stc"].stated_error < 0.06 < 0.1 < wrong.stated_error
-    assert np.isnan(right["perplexity"].stated_error)
+    wrong = of(probabilities(shifted))
+    assert of(right).ece_as_it_stands < 0.06 < 0.1 < wrong.ece_as_it_stands
+    assert np.isnan(of(right, "perplexity").ece_as_it_stands)
 
 
 def test_one_kind_of_answers_gives_no_probabilities() -> None:
-    right = scored(40, judgements={"exact": np.ones(40)})
-    assert probabilities(right).reason == "0 wrong answers are too few, 5 are needed"
-    made = reported(right)
-    assert any("no probabilities" in line for line in lines(made, "probabilities"))
+    made = reported(scored(40, judgements={"exact": np.ones(40)}))
+    (said,) = lines(made, "probabilities")
+    assert said.endswith("no probabilities, 0 wrong answers are too few, 5 are needed.")
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
@@ -183,21 +193,18 @@ def test_every_method_has_its_curve_and_its_reliability() -> None:
     drawn = {plot.name for plot in made.plots}
     assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= drawn
     for file in ("probabilities", "reliability", "risk_coverage"):
-        rows = made.csv[file].splitlines()
-        assert {row.split(",")[2] for row in rows[1:]} == set(names)
+        assert {row.split(",")[2] for row in made.csv[file].splitlines()[1:]} == set(names)
 
 
 def test_a_panel_shows_each_group_with_its_interval_beside_the_diagonal() -> None:
-    one = probabilities(scored())
-    report = one.methods["stc"].report
-    assert report is not None
-    (axis,) = reliability_panels(one).axes
+    groups = probabilities(scored()).groups
+    (axis,) = reliability_panels(groups, "stc").axes
     assert axis.lines[0].get_xydata().tolist() == [[0, 0], [1, 1]]  # where a probability is what it says
     (bars,) = axis.containers
     points, _, (intervals,) = bars.lines
-    assert points.get_xydata().tolist() == [[b.probability_correct, b.right] for b in report.bins]
+    assert points.get_xydata().tolist() == groups[["probability_correct", "right"]].to_numpy().tolist()
     ends = np.array([segment[:, 1] for segment in intervals.get_segments()])
-    assert ends == pytest.approx(np.array([[b.low, b.high] for b in report.bins]))
+    assert ends == pytest.approx(groups[["low", "high"]].to_numpy())
 
 
 def test_the_answers_furthest_off_are_shown() -> None:
@@ -228,8 +235,7 @@ def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
         surest = correct[np.argsort(uncertainty)]
         for share in (20, 50, 80):
             assert row[f"risk_at_{share}"] == pytest.approx(1 - surest[: share * 50 // 100].mean())
-        chances = probabilities(one).methods[name].probabilities
-        assert chances is not None
+        chances = given(one, name)
         assert row["log_loss"] == pytest.approx(-np.log(np.where(correct == 1, chances, 1 - chances)).mean())
         assert row["brier"] == pytest.approx(np.mean((chances - correct) ** 2))
         assert row["log_loss_gain_low"] <= row["log_loss_gain"] <= row["log_loss_gain_high"]
@@ -271,7 +277,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = tables_of(made)["surest_wrong"]
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
-    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_confidence, -99)))
+    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, known(fresh.log_confidence), -99)))
     assert fresh.log_confidence is not None
     assert table.frame["Probability"].iloc[0] == f"{100 * given.predict_proba(float(fresh.log_confidence[best])):.0f}%"
 

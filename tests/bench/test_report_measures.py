@@ -47,7 +47,7 @@ def usual() -> tuple[Cell, Measured]:
 
 def difference(one: Cell, name: str, against: str = "stc", metric: str = "auroc") -> Any:
     """The difference of two methods as the metrics of the library have it."""
-    scores = one.uncertainty | one.variants
+    scores = {**one.uncertainty, **one.variants}
     return metrics.paired_difference(metric, scores[name], scores[against], one.judgements["exact"], n_resamples=200)
 
 
@@ -81,8 +81,8 @@ def test_differences_are_paired_and_corrected_within_their_family() -> None:
 def test_studies_and_controls_are_families_of_their_own_and_tables_stand_together() -> None:
     both = ("stc", "sequence_probability", "stc_no_prefix")
     noise = np.random.default_rng(3).normal(size=(2, 1, 120))
-    given = {"variants": ("metric=euclidean", "linkage=single")}
-    one = cell(methods=both, controls={"no_clusters": noise[0], "folded": noise[1]}, **given)
+    variants = ("metric=euclidean", "linkage=single")
+    one = cell(methods=both, controls={"no_clusters": noise[0], "folded": noise[1]}, variants=variants)
     found = measured(one, replace(one, dataset="TQA"), clusterings=[clustering()], n_resamples=100)
     tests = select(found.tests, against="STC", dataset="NQ", metric="AUROC")
     for tables in (["distance", "linkage"], ["control"]):
@@ -232,7 +232,7 @@ def test_the_main_result_counts_what_the_tables_show() -> None:
 
 
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
-    """What is above 0 is called higher wherever it is said."""
+    """A difference above 0 is called higher wherever it is said."""
     one = cell(methods=NAMES[:3], n=400)
     run = results(replace(one, uncertainty={**one.uncertainty, "confidence": one.uncertainty["stc"]}))
     report = build_report(run, n_resamples=200)

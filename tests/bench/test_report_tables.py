@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,10 +43,12 @@ from semtoken.bench.report.table import (
     signed,
     signed_interval,
 )
+from semtoken.bench.report.writing import write_report
 from semtoken.bench.results import Cell
 from semtoken.methods import METHODS
 from semtoken.support.text import one_line
 from tests.bench.report_runs import cell, clustering, measured, paired, results, rows_of, texts
+from tests.known import known
 from tests.rows import each
 
 HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g](h)"
@@ -131,8 +134,23 @@ def test_ablations_and_overheads() -> None:
     made = overhead(found, "seconds")
     seconds = texts(made)["NQ"]
     assert [seconds[name][0] for name in ("STC", "Perplexity", "SAR")] == ["0.500", "2.05", "3.28"]  # 0.5 x 1.6^k
-    assert list(made.marks["A"]["NQ"]) == ["best", "second", "", ""]
+    assert list(known(made.marks)["A"]["NQ"]) == ["best", "second", "", ""]
     assert texts(overhead(found, "percent of generation time"))["NQ"]["SAR"][0] == "1.64"  # of 200 seconds
+
+
+def test_a_run_of_ablations_alone_has_its_report(tmp_path: Path) -> None:
+    one = cell(methods=("stc_no_clustering", "stc_no_prefix"))
+    made = build_report(results(one), n_resamples=20)
+    write_report(made, tmp_path / "report")
+    rows = [
+        [value.partition(" ")[0] for value in table.frame.iloc[:, 1]]
+        for table in made.tables
+        if table.name == "ablation_auroc"
+    ]
+    assert rows == [
+        [f"{roc_auc_score(1 - one.judgements['exact'], values):.3f}" for values in one.uncertainty.values()]
+    ]
+    assert (tmp_path / "report/latex/comparison_auroc.tex").exists()
 
 
 def test_tests_stand_beside_the_values() -> None:

@@ -11,6 +11,7 @@ import subprocess
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,7 @@ def test_overhead_is_on_a_logarithmic_scale() -> None:
 
 def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
     made = [clustering(), clustering("B")]
-    own = {"methods": ("stc",), "variants": VARIANTS}
+    own: dict[str, Any] = {"methods": ("stc",), "variants": VARIANTS}
     found = measured(cell(**own), cell("B", **own), clusterings=made)
     figure = sensitivity_panels(found)
     assert [axis.get_title() for axis in figure.axes] == ["NQ: number of clusters", "NQ: linkage"]
@@ -244,7 +245,7 @@ def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
 
 def test_figures_without_numbers_are_left_out() -> None:
     found = measured(cell(judgements={"exact": np.ones(120)}))
-    assert plots(found) == []
+    assert list(plots(found)) == []
     (only,) = plots(measured(cell(methods=("stc",), seconds={})))
     assert only.name == "best_methods_1_NQ"
 

@@ -255,12 +255,12 @@ def test_a_fetched_model_is_that_of_its_folder_with_the_clusters_that_ship(
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "named").symlink_to(almanac_path())
     entry = replace(CATALOGUE["smollm2"], name="named", clusters=almanac_clusters_path())
-    monkeypatch.setitem(CATALOGUE, "named", entry)  # type: ignore[misc]
-    helpers = {"nli": "almanac", "similarity": "almanac"}
+    monkeypatch.setitem(CATALOGUE, "named", entry)
+    helpers: dict[str, Any] = {"nli": "almanac", "similarity": "almanac"}
     assert changed_steps(cell(), cell(models=["named"], **helpers)) == set()
     other = {"name": "named", "clusters": {"n_clusters": 64}}
     assert "stc" in changed_steps(cell(), cell(models=[other], **helpers))
-    monkeypatch.delitem(CATALOGUE, "named")  # type: ignore[misc]
+    monkeypatch.delitem(CATALOGUE, "named")
     assert not make_plan(checked(models=[str(tmp_path / "models" / "named")]), [dataset()]).problems
 
 
@@ -298,7 +298,7 @@ def test_a_model_that_is_not_there_leaves_the_others(tmp_path: Path) -> None:
 
 
 def test_weights_of_another_content_are_another_model(tmp_path: Path) -> None:
-    keys = []
+    keys: list[str] = []
     for content in ("one", "one", "two"):
         folder = tmp_path / f"{len(keys)}" / "model"
         folder.mkdir(parents=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -39,6 +40,7 @@ from semtoken.methods import eigenscore
 from semtoken.support.files.temporary import WORKING
 from tests import worked
 from tests.bench.runs import same, start
+from tests.known import known
 from tests.methods.method_records import scattered
 from tests.rows import each
 
@@ -163,7 +165,7 @@ def answer(seed: int) -> Generation:
         top_ids=[np.array([5, 1]), np.array([6])],
         top_log_probs=[np.array([-0.5, -np.inf]), np.array([-1e-300])],
         sample_texts=["x", "", " Bonn", " Nice", " Graz"],
-        nli_logits=np.where(np.eye(5)[:, :, None] > 0, [-np.inf, -np.inf, 0.0], scattered().nli_logits),
+        nli_logits=np.where(np.eye(5)[:, :, None] > 0, [-np.inf, -np.inf, 0.0], known(scattered().nli_logits)),
         hidden_states=np.random.default_rng(seed).normal(size=(5, 30)),
         stc_log_score=-np.inf,
     )
@@ -187,12 +189,17 @@ def test_every_field_comes_back_as_it_was(tmp_path: Path) -> None:
             assert same(getattr(one, name), getattr(two, name)), name
         assert two.hidden_states is not None and two.hidden_states.shape == (5, 30)
         for variant in ("cov_over_d_minus_1_log10", "gram_no_division_ln"):
-            expected = eigenscore(one.hidden_states, variant=variant)
+            expected = eigenscore(known(one.hidden_states), variant=variant)
             assert eigenscore(two.hidden_states, variant=variant) == pytest.approx(expected, rel=1e-12)
 
 
 def test_samples_alone_are_a_record() -> None:
-    columns = {"id": ["a"], "sample_texts": [["x"]], "sample_token_ids": [[[1]]], "sample_log_probs": [[[-1.0]]]}
+    columns: dict[str, list[Any]] = {
+        "id": ["a"],
+        "sample_texts": [["x"]],
+        "sample_token_ids": [[[1]]],
+        "sample_log_probs": [[[-1.0]]],
+    }
     (found,) = generations_of(["q"], [columns])
     assert found.sample_texts == ["x"] and found.hidden_states is None
 

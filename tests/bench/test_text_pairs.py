@@ -164,7 +164,7 @@ def test_similarity_matrices_are_the_mean_of_both_directions(sts: SimilarityMode
 
 
 @pytest.mark.parametrize("kind", [EntailmentModel, SimilarityModel])
-def test_what_cannot_be_loaded_is_told(kind: type, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_told(kind: type[EntailmentModel | SimilarityModel], tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ModelError, match=r"model cannot be loaded: there is no directory .*/nowhere\."):
         kind.from_pretrained(str(tmp_path / "nowhere"))

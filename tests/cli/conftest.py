@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def stc(model: str) -> ScoredModel:
-    """That model in the library, under the default rules."""
+    """The same model in the library, under the default rules."""
     return ScoredModel.from_pretrained(model)
 
 
@@ -34,7 +34,7 @@ def clusters(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Clusters of that model's tokens, by chance."""
     folder = tmp_path_factory.mktemp("clusters") / "tiny"
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
-    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size)
+    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size).astype(np.int32)
     TokenClusters(labels, vocabulary).save_pretrained(folder)
     return str(folder)
 

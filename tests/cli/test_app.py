@@ -51,7 +51,7 @@ def test_the_entry_point_is_installed(by: str) -> None:
 
 
 def test_choices_are_those_of_the_library() -> None:
-    """What the command line offers is what the library takes, in every command."""
+    """Every command offers what the library takes."""
     library: dict[str, Any] = {
         "--preset": inspect.signature(ScoringRules).parameters["preset"],
         "--parts": inspect.signature(parts_of).parameters["by"],

@@ -24,6 +24,7 @@ from semtoken.support.files.safe_files import locked
 from tests.cli.conftest import RunCommand, assert_told
 from tests.guarantees.worlds import WORLDS
 from tests.json_lines import read_lines, write_lines
+from tests.known import known
 
 
 def answers(n: int, *, labeled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
@@ -228,7 +229,8 @@ def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
     scores = {
         "default": [one.log_confidence for one in answers],
         "paper": [
-            -math.inf if one.empty else math.fsum(t.log_meaning_probability for t in one.tokens) for one in answers
+            -math.inf if one.empty else math.fsum(known(t.log_meaning_probability) for t in one.tokens)
+            for one in answers
         ],
     }
     right = [is_correct(one.text, question) for one, question in zip(answers, questions, strict=True)]

@@ -144,7 +144,7 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
 def served(
     almanac: st.ScoredModel, calibrator: CalibratorInUse, **asked: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """What a server says to a question: the whole reply, the choices of a stream, and the text of a completion."""
+    """The answers of a server to a question: the whole reply, the choices of a stream, and the text of a completion."""
     offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=calibrator)
     body = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}], **asked}
     with TestClient(serve_app(Engine(almanac), offer), base_url="http://127.0.0.1") as client:

@@ -1,4 +1,4 @@
-"""What one command writes the next one reads: real commands on the almanac, one after another."""
+"""Commands read what others wrote: real commands on the almanac, one after another."""
 
 from __future__ import annotations
 

@@ -23,12 +23,13 @@ def run(encoding: str, *words: object, errors: str = "strict") -> tuple[object, 
     """A command whose standard streams have an encoding, as on Windows where they are pipes or files: its status and
     what it printed.
     """
-    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=errors, write_through=True)
-    err = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace", write_through=True)
+    said, told = io.BytesIO(), io.BytesIO()
+    out = io.TextIOWrapper(said, encoding=encoding, errors=errors, write_through=True)
+    err = io.TextIOWrapper(told, encoding=encoding, errors="backslashreplace", write_through=True)
     given = patch.object(sys, "argv", ["semtoken", *map(str, words)])
     with given, patch.dict(os.environ), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main()
-    return ended.value.code, out.buffer.getvalue(), err.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    return ended.value.code, said.getvalue(), told.getvalue().decode(encoding)
 
 
 @pytest.fixture

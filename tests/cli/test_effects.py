@@ -249,7 +249,7 @@ TIMES = re.compile(
 
 
 def outcome(words: list[str]) -> tuple[object, ...]:
-    """What comes of a command line: its status, what it prints, and the files that it leaves, without times."""
+    """The effects of a command line: its status, what it prints, and the files that it leaves, without times."""
     done = invoke(words, stdin="")
     files = {
         path.as_posix(): TIMES.sub(b"", path.read_bytes())

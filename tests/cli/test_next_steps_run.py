@@ -202,7 +202,7 @@ def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder
 
 
 def answers_at(folder: Path, words: Sequence[str], path: str) -> bytes:
-    """What a command that listens says at a path; its port is a free one."""
+    """The answer at a path of a command that listens at a free port."""
     command = [sys.executable, "-m", "semtoken", *words, "--port", "0"]
     with subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None

@@ -100,7 +100,7 @@ ALIASES = ("same", "link", "hard link")
 def test_an_input_is_never_written_over(
     place: tuple[str, ...], read: Any, alias: str, semtoken: RunCommand, tmp_path: Path
 ) -> None:
-    """Whatever the output is called; each command meets the names in turn, since one function tells them apart."""
+    """Each command meets some of the names in turn, since one function tells them apart."""
     given = tmp_path / "mine.jsonl"
     folder = place in FOLDERS
     if folder:

@@ -1,4 +1,4 @@
-"""What `semtoken proxy` says when it starts, against what it then answers."""
+"""`semtoken proxy` keeps to what it says when it starts."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def test_what_the_numbers_are_is_what_the_user_says_and_a_calibrator_of_others_i
 
 def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved: Path) -> None:
     path = saved.with_name("one.json")
-    step = {"token": "Paris", "logprob": -0.1, "top_logprobs": [{"token": f"x{i}", "logprob": -6.0} for i in range(19)]}
-    step["top_logprobs"].insert(0, {"token": "Paris", "logprob": -0.1})
+    own = {"token": "Paris", "logprob": -0.1}
+    step = own | {"top_logprobs": [own, *({"token": f"x{i}", "logprob": -6.0} for i in range(19))]}
     choice = {"index": 0, "message": {"role": "assistant", "content": "Paris"}, "finish_reason": "stop"}
     path.write_text(json.dumps({"choices": [choice | {"logprobs": {"content": [step]}}]}))
     [line] = read_lines(semtoken("check", path, "--json", "--methods", "all").stdout)
@@ -68,7 +68,7 @@ def test_one_reply_over_many_lines_with_its_tokens(semtoken: RunCommand, tmp_pat
 
 
 def test_narrow_intervals_are_in_tables_too(semtoken: RunCommand, saved: Path, tmp_path: Path) -> None:
-    """What --tokenizer adds is had by every way to show or write answers."""
+    """Every way to show or write answers has what --tokenizer adds."""
     widths = {}
     for name, options in (("bare", ()), ("named", ("--tokenizer", "almanac"))):
         done = semtoken("check", saved, *options, "-o", tmp_path / f"{name}.jsonl", "--methods", "perplexity")

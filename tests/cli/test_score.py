@@ -23,7 +23,9 @@ from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import read_lines, write_lines
 
-RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)]
+RECORDS: list[dict[str, Any]] = [
+    {"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(6)
+]
 SHORT = ("--max-tokens", 4, "--model.batch-size", 4)
 
 
@@ -246,7 +248,7 @@ def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: s
 
 
 def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_path: Path) -> None:
-    """Of `score in.jsonl --schema ... -o in.csv`."""
+    """The command is `score in.jsonl --schema ... -o in.csv`."""
     source = tmp_path / "in.jsonl"
     assert _lines_beside(tmp_path / "in.csv", source, None, overwrite=False) == tmp_path / "in.scored.jsonl"
     assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"

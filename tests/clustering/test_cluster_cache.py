@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.clustering import cache, token_clusters
+from semtoken.clustering import cache
 from semtoken.clustering.cache import clusters_for_model, list_cached, remove
+from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError
@@ -30,13 +31,12 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the clusterings that really run."""
     made: list[int] = []
-    original = token_clusters.cluster_table
 
     def counting(table: Any, n_clusters: int, **kwargs: Any) -> Any:
         made.append(n_clusters)
-        return original(table, n_clusters, **kwargs)
+        return cluster_table(table, n_clusters, **kwargs)
 
-    monkeypatch.setattr(token_clusters, "cluster_table", counting)
+    monkeypatch.setattr("semtoken.clustering.token_clusters.cluster_table", counting)
     return made
 
 

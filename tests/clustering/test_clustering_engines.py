@@ -170,7 +170,7 @@ def test_short_lists_hold_the_nearest_and_a_bound_of_those_left_out(seed: int) -
     near, near_gap, near_tie = np.zeros((2, places), int), np.zeros((2, places), np.float32), np.zeros((2, places), int)
     count, bound = np.zeros(2, int), np.full(2, np.inf, np.float32)
     for cluster in range(n):
-        _loops.insert(1, cluster, gaps[cluster], ties[cluster], near, near_gap, near_tie, count, bound)  # type: ignore[no-untyped-call]
+        _loops.insert(1, cluster, gaps[cluster], ties[cluster], near, near_gap, near_tie, count, bound)
     order = np.lexsort((ties, gaps))
     kept = min(n, places) if n <= places else count[1]
     assert count[1] == kept and near[1, :kept].tolist() == order[:kept].tolist()

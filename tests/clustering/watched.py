@@ -58,7 +58,7 @@ def watched(see: Callable[[str], None]) -> Iterator[None]:
         connect(self, address)
 
     changed.append((socket.socket, "connect", connect))
-    socket.socket.connect = connected  # type: ignore[method-assign]
+    setattr(socket.socket, "connect", connected)  # noqa: B010
     try:
         yield
     finally:

@@ -72,7 +72,7 @@ def test_steps_before_one_without_a_distribution_are_taken() -> None:
 
 
 def test_an_answer_without_the_padding_behind_it_may_go_on() -> None:
-    """What counts of the steps that are left is what counted without padding."""
+    """The steps that are left count as they did without padding."""
 
     def answer_of(*tokens: str) -> GrowingAnswer:
         answer = GrowingAnswer(scorer_for(worked.clusters(), WHOLE_WORDS))

@@ -134,20 +134,18 @@ def test_another_process_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_lexer_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from semtoken.core.parts import code as finding_code
-
     def failing(language: str, code: str) -> Any:
         yield None
         raise IndexError
 
-    monkeypatch.setattr(finding_code.lexing, "tokens", failing)
+    monkeypatch.setattr("semtoken.core.parts.code.lexing.tokens", failing)
     with pytest.raises(InvalidInputError, match="lexer of Python fails on this code: IndexError"):
         list(find_identifiers("a = 1"))
 
 
 def test_the_clock_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(budgets.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("semtoken.core.parts.budget.time.monotonic", lambda: now[0])
     budget = Budget("abc", max_seconds=2)
     budget.spend()
     assert budget.seconds_left == 2

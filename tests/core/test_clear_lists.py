@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from semtoken import Vocabulary, score_logprobs
@@ -16,6 +16,7 @@ from semtoken.core.engine_tokens.top_steps import NOT_GIVEN, TopStep, TopToken
 from semtoken.errors import SemtokenError
 from tests import tiny
 from tests.core.test_scoring import small_kind
+from tests.examples import examples
 
 FULL = 0.1234567
 """Makes a number one that was not rounded: of few decimals, the count of the numbers shows whether it was."""
@@ -84,7 +85,7 @@ def check(steps: list[TopStep], vocabulary: Vocabulary | None) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=2 * settings.default.max_examples)
+@examples(2)
 @given(data=st.data())
 def test_a_list_says_the_same_with_every_entry_twice(name: str, data: st.DataObject) -> None:
     vocabulary = small_kind(name).clusters.vocabulary
@@ -95,7 +96,7 @@ OWN = named(" a", -FULL)
 ALIKE = TopStep(OWN, [OWN, named("A", -2.0), named("b", -3.0)])
 
 
-@settings(max_examples=4 * settings.default.max_examples)
+@examples(4)
 @given(st.lists(any_step(None), min_size=1, max_size=4))
 @example([ALIKE, TopStep(named(" a", -100.0), [named("b", -3.0)])])
 @example([TopStep(OWN, [named("b", NOT_GIVEN)])])

@@ -1,4 +1,4 @@
-"""Where a rule about lists of log-probabilities changes: one case on each side of the edge."""
+"""Edges of the rules about lists of log-probabilities: one case on each side."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ VOCABULARY = words(*PIECES)
 
 
 def ends_by_hand(before: bytes | None, token: bytes, chances: dict[bytes, float]) -> tuple[float | None, ...] | None:
-    """How probable it was that a number, its digits, a string and an array end at a token, from all probabilities."""
+    """Probabilities that a number, its digits, a string and an array end at a token, from all probabilities."""
 
     def mass(*beginnings: bytes) -> float:
         return sum(p for piece, p in chances.items() if piece.startswith(beginnings))

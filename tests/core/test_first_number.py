@@ -144,5 +144,5 @@ def test_a_number_that_says_nothing_makes_an_interval_and_no_blank_answer() -> N
     step |= {"logprob": 0.0, "top_logprobs": []}
     [scored] = st.score_reply(empty, question=QUESTION)
     assert scored.explanation.startswith("Its least sure part is “Oslo”")
-    low, high = scored.confidence_interval or (None, None)
-    assert low == 0 and high is not None and high > 0.5
+    low, high = scored.confidence_interval
+    assert low == 0 and high > 0.5

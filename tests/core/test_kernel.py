@@ -86,6 +86,24 @@ def test_infinities_and_every_nan_are_seen(bits: int, place: int) -> None:
     assert np.isfinite(normalized_rows(logits, 2000).log_normalizers).tolist() == [True, False, False]
 
 
+@each("compiled", [True, False])
+@each("dtype", ["float32", "bfloat16"])
+@each("place", [0, 1023, 1024, 2500, 2999, 3000])
+def test_tokens_without_a_probability_are_seen_wherever_they_stand(
+    place: int, dtype: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last place is padding behind the vocabulary, which says nothing."""
+    torch = pytest.importorskip("torch")
+    if not compiled:
+        monkeypatch.setattr(rows, "COMPILED_FROM", 10**6)
+    logits = torch.randn(3, 3001, generator=torch.Generator().manual_seed(place)).to(getattr(torch, dtype))
+    logits[1, place] = -torch.inf
+    for chosen, expected in (([0, 2], False), ([2, 1], place < 3000)):
+        read = normalized_rows(as_rows(logits), 3000, chosen)
+        assert (read.found is not None) == compiled
+        assert rows.any_masked(read, 3000) == expected
+
+
 def test_the_most_probable_tokens_stand_in_order() -> None:
     random = np.random.default_rng(3)
     logits = random.integers(-3, 12, (50, 1500)).astype(np.float32)  # many ties

@@ -22,7 +22,7 @@ from semtoken.errors import InvalidInputError
 from tests.core.test_scoring import Kind, draw_answer, small_kind
 from tests.core.test_top_logprobs import best, drawn, log_probs
 
-RULES = tuple(ScoringRules(**switches) for switches in ({}, {"equality": "surface"}, {"equality": "exact"}))
+RULES = (ScoringRules(), ScoringRules(equality="surface"), ScoringRules(equality="exact"))
 NAMES = ("byte-level", "sentencepiece")
 """Tokenizers whose engines tell by a text how a token reads. Word pieces ("##ing") are named without their mark."""
 Namer = Callable[[Vocabulary, int, float], TopToken]
@@ -230,7 +230,7 @@ SPELLINGS = ("Paris", "paris", "Ġparis", "▁paris", " Paris", "ĠParis", "PARI
 
 @given(data=st.data())
 def test_the_order_in_which_names_come_does_not_matter(data: st.DataObject) -> None:
-    """What a later step tells of the engine's names holds for the earlier ones, live and in the end."""
+    """A later step shows how the engine names tokens, and this holds for the earlier ones, live and in the end."""
     steps = []
     for _ in range(3):
         names = data.draw(st.lists(st.sampled_from(SPELLINGS), min_size=3, max_size=3, unique=True))

@@ -29,7 +29,8 @@ def test_one_unclear_name_is_no_token_of_the_vocabulary(vocabulary: Vocabulary, 
     own, other = token(0.5, "Oslo"), token(0.1, "Rome")
     scored = score_logprobs([step(own, half, other)], vocabulary)
     assert [(one.text, one.id) for one in scored.tokens[0].alternatives] == [("Rome", 1)]
-    assert codes(scored) == ["ambiguous_names"]
+    # Neither half of a character is spelled as another token is.
+    assert codes(scored) == ([] if half.bytes is None else ["ambiguous_names"])
     for listed in ((own, other), (half,)):
         with pytest.raises(InvalidInputError, match="may be any of 2 tokens"):
             score_logprobs([TopStep(half, listed)], vocabulary)
@@ -218,11 +219,12 @@ def test_phrases_of_pieces_without_names_are_not_known_and_the_bounds_hold_all_o
     steps = [*names, *[step(piece)] * 6]
     scored = score_logprobs(steps, text=said)
     assert "unnamed_pieces" in codes(scored)
-    assert scored.confidence_interval == (pytest.approx(0.9 * 0.8 * 0.5**6, rel=1e-3), 1.0)
+    low, high = scored.confidence_interval
+    assert low == pytest.approx(0.9 * 0.8 * 0.5**6, rel=1e-3) and high == 1.0
     bytes_known = [*names, *[step(token(0.5, None, bytes([one]))) for one in "\u6771\u4eac".encode()]]
     exact = score_logprobs(bytes_known, text=said)
     assert "unnamed_pieces" not in codes(exact) and exact.text == said
-    assert scored.confidence_interval[0] < exact.confidence < scored.confidence_interval[1]
+    assert low < exact.confidence < high
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -94,7 +94,7 @@ def test_json_in_a_fence_is_read_before_brackets_in_talk(text: str, begin: int) 
 
 @pytest.mark.parametrize(("wrong", "found"), [(62, True), (63, True), (64, False)])
 def test_the_bracket_in_the_fence_is_tried_once(wrong: int, found: bool) -> None:
-    """Of 64 brackets that are tried one is the broken one in the fence, which is not tried again where it stands."""
+    """The broken one in the fence is one of the 64 that are tried, and is not tried again where it stands."""
     talk = "[x] " * (wrong - 1) + '{"a": 1}'
     assert (len(find_json("```json\n[x]\n```\n" + talk).values) > 0) == found
     assert (len(find_json(talk + "\n```json\n[x]\n```").values) > 0) == found

@@ -26,7 +26,7 @@ def by_pointer(value: Any, pointer: str = "") -> dict[str, Any]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
     if inner is None:
         return {pointer: value}
-    found = {}
+    found: dict[str, Any] = {}
     for name, member in inner:
         step = str(name).replace("~", "~0").replace("/", "~1")
         found |= by_pointer(member, f"{pointer}/{step}")

@@ -1,4 +1,4 @@
-"""How sure the model was of the words that an answer adds to the question: by hand, and where `ask` shows it."""
+"""Confidence in the words that an answer adds to the question: by hand, and where `ask` shows it."""
 
 from __future__ import annotations
 

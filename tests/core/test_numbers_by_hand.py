@@ -193,7 +193,7 @@ def test_lists_of_ids_have_ids_as_the_keys_of_an_object() -> None:
 
 
 def test_a_piece_without_its_bytes_stands_for_one_character_more_than_its_text_at_most() -> None:
-    def piece(*chosen: object, listed: str | None = "a longer text") -> SpelledText:
+    def piece(*chosen: Any, listed: str | None = "a longer text") -> SpelledText:
         (found,) = pieces_of([TopStep(TopToken(-1.0, *chosen), (TopToken(-2.0, 9, listed, None),))])
         return found
 

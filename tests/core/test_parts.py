@@ -125,7 +125,8 @@ def test_a_sentence_shows_its_weakest_token_and_what_turns_it_round() -> None:
     [part] = parts_of(answer, "sentence")
     assert part.confidence == part.weakest == pytest.approx(math.exp(-0.4))
     assert (part.weakest_token, part.aggregate) == (4, "weakest")
-    assert part.negation == (("not", pytest.approx(math.exp(-1.5))),)
+    [(word, share)] = part.negation
+    assert word == "not" and share == pytest.approx(math.exp(-1.5))
     assert part.neutral_share == pytest.approx(4 / 6)
 
 
@@ -198,7 +199,10 @@ def test_tool_calls_in_the_model_s_own_markup() -> None:
 
 def test_tool_calls_as_a_server_gives_them() -> None:
     answer = letters(CALLS)
-    spelled = [("get_weather", '{"city": "Oslo", "days": 3}'), ToolCall("get_time", '{"zone":"CET"}')]
+    spelled: list[ToolCall | tuple[str, str]] = [
+        ("get_weather", '{"city": "Oslo", "days": 3}'),
+        ToolCall("get_time", '{"zone":"CET"}'),
+    ]
     parts = parts_of(answer, "tool_call", calls=spelled)
     own = parts_of(answer, "tool_call")
     assert [(p.call, p.path, p.start, p.end) for p in parts] == [(p.call, p.path, p.start, p.end) for p in own]

@@ -1,4 +1,4 @@
-"""Where a text stands among pieces, some of them unknown: as a regular expression finds it."""
+"""Places of a text among pieces, some of them unknown: as a regular expression finds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How exact the numbers of an answer are: by how much the least probability of each token is below its own."""
+"""The rounding of an answer's numbers: by how much the least probability of each token is below its own."""
 
 from __future__ import annotations
 

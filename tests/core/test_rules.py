@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from semtoken import score_logits
+from semtoken.choices import FunctionWords
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import InvalidInputError
 from tests import worked
@@ -44,8 +45,8 @@ def test_off_knows_no_neutral_token() -> None:
 def test_masks_do_not_change_the_vocabulary() -> None:
     vocabulary = worked.vocabulary(TEXTS)
     before = vocabulary.neutral.copy()
-    for words in ("paper", "whole-word", "off"):
-        ScoringRules(function_words=words).neutral_masks(vocabulary)  # type: ignore[arg-type]
+    for words in get_args(FunctionWords):
+        ScoringRules(function_words=words).neutral_masks(vocabulary)
     np.testing.assert_array_equal(vocabulary.neutral, before)
 
 
@@ -81,7 +82,7 @@ def test_equal_signatures_mean_equal_rules() -> None:
     """Signatures tell rules apart by what they count, however they were asked for."""
     seen: dict[str, set[tuple[Any, ...]]] = {}
     names = ("preset", "equality", "function_words", "clustering", "prefix_matching", "members")
-    values = (
+    values: tuple[tuple[Any, ...], ...] = (
         ("paper", "default"),
         ("meaning", "surface", "exact"),
         ("paper", "whole-word", "off"),

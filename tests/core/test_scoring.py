@@ -27,7 +27,7 @@ from tests.core.reference import Answer, Twin, softmax
 from tests.rows import each
 
 MEANING: dict[str, Any] = {"equality": "meaning"}
-RULES = (
+RULES: tuple[dict[str, Any], ...] = (
     *(
         {
             "preset": preset,
@@ -338,7 +338,7 @@ def large_clusters() -> TokenClusters:
 
 
 def rows_held(answer: core.GrowingAnswer, ids: list[int]) -> list[float]:
-    """How many rows would fill the memory that is held after each step, of rows that are read again and again."""
+    """Rows that would fill the memory that is held after each step, of rows that are read again and again."""
     rows = np.random.default_rng(2).standard_normal((8, LARGE), dtype=np.float32)
     held = []
     for step, token in enumerate(ids):
@@ -349,7 +349,7 @@ def rows_held(answer: core.GrowingAnswer, ids: list[int]) -> list[float]:
 
 @pytest.mark.parametrize(("opening", "words", "most"), [("x", "off", 4), ("\n", "off", 35), ("\ufffd", "paper", 4)])
 def test_whole_rows_are_held_for_blanks_at_most_until_the_text_begins(opening: str, words: Any, most: int) -> None:
-    """What a step counts may depend on how the text goes on, and yet an answer takes little memory a step."""
+    """A step may count one thing or another by how the text goes on, and yet an answer takes little memory a step."""
     scorer, texts = scorer_for(large_clusters(), ScoringRules(function_words=words)), large_clusters().vocabulary.texts
     letter, word = (next(i for i, text in enumerate(texts) if len(text) == n and text.isalpha()) for n in (1, 8))
     ids = [*[texts.index(opening)] * 40, letter, *[word] * 9]
@@ -389,7 +389,7 @@ def test_row_by_row_equals_all_at_once() -> None:
 )
 @each("name", tiny.TOKENIZERS)
 def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, Any]) -> None:
-    """What clusters add to a result is the mass of `meaning`, and the score is the same."""
+    """Clusters add the mass of `meaning` to a result, and the score is the same."""
     kind, rules = small_kind(name), ScoringRules(**switches)
     logits, ids = draw_answer(kind, 0)
     scored = score_logits(logits, ids, kind.clusters.vocabulary, preset=rules)

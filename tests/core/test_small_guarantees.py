@@ -1,4 +1,4 @@
-"""What each option and each field of a part guarantees, at the places where one more or one less would show."""
+"""Guarantees of the options and fields of parts, at the places where one more or one less would show."""
 
 from __future__ import annotations
 

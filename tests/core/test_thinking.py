@@ -30,7 +30,7 @@ THOUGHTS = [("Maybe", 0.1), (" Bergen", 0.01), ("?", 0.2)]
 
 
 def confidence(pieces: list[tuple[str, float]], **options: Any) -> Any:
-    """That of an answer whose tokens are these."""
+    """The confidence of an answer whose tokens are these."""
     text, marks = "", []
     for piece, p in pieces:
         marks.append(TokenMark(len(text), len(text) + len(piece), math.log(p), math.log(p), None))

@@ -1,4 +1,4 @@
-"""Where the vocabulary of a score comes from."""
+"""Sources of the vocabulary of a score."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_file_and_a_folder_with_a_tokenizer_alone_give_its_vocabulary(tmp_path
     expected = tokenizer.get_vocab()
     for place in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path)):
         found = as_tokens(place, clustering=False)
-        assert found.size == len(expected) == vocabulary_of(None, tokenizer).size
+        assert isinstance(found, Vocabulary) and found.size == len(expected) == vocabulary_of(None, tokenizer).size
 
 
 def test_a_tokenizer_and_a_shipped_name_give_a_vocabulary_and_clusters_only_where_they_are_asked_for() -> None:

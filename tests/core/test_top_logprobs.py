@@ -6,13 +6,15 @@ import math
 import pickle
 from dataclasses import replace
 from functools import cache, partial
+from operator import ne
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_softmax
 
 import semtoken
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, score_logprobs
@@ -30,6 +32,8 @@ from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, VocabularyMismatch
 from tests import tiny, worked
 from tests.core.test_scoring import Kind, small_kind
+from tests.examples import examples
+from tests.known import known
 from tests.rows import each
 
 RULES: tuple[dict[str, Any], ...] = tuple(
@@ -57,8 +61,7 @@ def codes(scored: ScoredAnswer) -> list[str]:
 
 
 def log_probs(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    wide = logits.astype(np.float64)
-    return wide - np.log(np.exp(wide - wide.max(1, keepdims=True)).sum(1, keepdims=True)) - wide.max(1, keepdims=True)
+    return np.array(log_softmax(logits.astype(np.float64), axis=1))
 
 
 def best(rows: np.ndarray[Any, Any], ids: list[int], k: int) -> list[tuple[int, dict[int, float]]]:
@@ -93,7 +96,7 @@ def assert_marks_are_those_of_the_records(scored: ScoredAnswer) -> None:
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(0.5)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.DataObject) -> None:
     kind = small_kind(name)
@@ -112,7 +115,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
         assert low <= scored.sequence_uncertainty <= high
         for token, twin in zip(scored.tokens, exact.tokens, strict=True):
             assert_inside(token.log_surface_bounds, twin.log_surface_probability)
-            assert_inside(token.log_meaning_bounds, twin.log_meaning_probability)
+            assert_inside(token.log_meaning_bounds, known(twin.log_meaning_probability))
         assert low >= former[0] - 1e-9 and high <= former[1] + 1e-9, f"wider with k = {k}"
         former = (low, high)
     assert high - low == pytest.approx(0, abs=1e-12)
@@ -142,7 +145,7 @@ def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> Non
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
-@settings(max_examples=2 * settings.default.max_examples)
+@examples(2)
 @given(data=st.data())
 def test_the_bounds_are_reached_by_some_distributions(data: st.DataObject) -> None:
     """A token agrees if it makes a step certain that has nothing else; those that are not listed have as much at most
@@ -153,7 +156,7 @@ def test_the_bounds_are_reached_by_some_distributions(data: st.DataObject) -> No
     ids = data.draw(st.lists(tokens, min_size=1, max_size=3)) * data.draw(st.sampled_from([1, 1, 24]))
     listed = []
     for token in ids:
-        others = data.draw(st.lists(tokens.filter(lambda i, own=token: i != own), min_size=1, max_size=8, unique=True))
+        others = data.draw(st.lists(tokens.filter(partial(ne, token)), min_size=1, max_size=8, unique=True))
         shares = np.random.default_rng(data.draw(st.integers(0, 1000))).dirichlet(np.ones(len(others) + 2))
         listed.append(dict(zip([token, *others], shares.tolist(), strict=False)))
     steps = [(token, {i: math.log(p) for i, p in one.items()}) for token, one in zip(ids, listed, strict=True)]
@@ -198,7 +201,7 @@ def by_hand() -> tuple[float, float]:
     return 0.8, 0.9
 
 
-FORMS = {
+FORMS: dict[str, Any] = {
     "pairs": [(1, {i: math.log(p) for i, p in TOP.items()})],
     "vllm": [{i: SimpleNamespace(logprob=math.log(p), rank=1, decoded_token=WORDS[i]) for i, p in TOP.items()}],
     "records": [
@@ -258,7 +261,8 @@ def test_token_ids_say_which_token_was_chosen() -> None:
     with pytest.raises(InvalidInputError, match="1 steps and 2 token ids"):
         score_logprobs(steps, clusters(), MEANING, token_ids=[1, 2])
     named = [TopStep(TopToken(-0.1, text="\ufffd"), ())]
-    assert score_logprobs(named, clusters(), MEANING, token_ids=np.array([8])).token_ids == [8]
+    array: Any = np.array([8])
+    assert score_logprobs(named, clusters(), MEANING, token_ids=array).token_ids == [8]
     with pytest.raises(InvalidInputError, match=r"Step 0.*chose token 1, and token_ids say 2"):
         score_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), MEANING, token_ids=[2])
 
@@ -298,7 +302,7 @@ def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
     low, high = scored.sequence_uncertainty_interval
     assert 1 - high == pytest.approx(0.4, abs=1e-4)
     assert 1 - low == pytest.approx(0.4 + 0.2 + 0.1, abs=1e-4)  # 0.1 is missing, the list is keyed by strings
-    assert set(codes(scored)) == {"ambiguous_names", "unmapped_names"}
+    assert codes(scored) == ["unmapped_names"]
 
 
 def test_a_name_of_two_tokens_that_both_begin_the_text_counts_wherever_it_stands() -> None:
@@ -378,7 +382,7 @@ def test_an_item_without_a_number_lacks_its_log_probability() -> None:
 
 def test_an_empty_answer_and_one_of_neutral_tokens() -> None:
     ended = score_logprobs([(0, {0: -0.1, 6: -2.5})], clusters(), MEANING)
-    assert ended.sequence_uncertainty == 1 and ended.sequence_uncertainty_interval == (1, 1)
+    assert ended.sequence_uncertainty == 1 and ended.sequence_uncertainty_interval == (1.0, 1.0)
     the = [(3, {3: math.log(0.6), 6: math.log(0.3)})]
     assert score_logprobs(the, clusters(), "paper").sequence_uncertainty_interval == (0, 0)
     default = score_logprobs(the, clusters(), MEANING)
@@ -423,7 +427,7 @@ WRITTEN: dict[str, Any] = {
 }
 
 
-@settings(max_examples=3 * settings.default.max_examples)  # shared by all ways of writing
+@examples(3)  # shared by all ways of writing
 @given(how=st.sampled_from(list(WRITTEN)), data=st.data())
 def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how: str, data: st.DataObject) -> None:
     """However few of them there are: a single number in half precision is off by as much as a hundred."""
@@ -545,7 +549,7 @@ def by_name(kind: Kind, rows: np.ndarray[Any, Any], ids: list[int], k: int) -> l
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(0.5)
 @given(data=st.data())
 def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens(
     name: str, data: st.DataObject

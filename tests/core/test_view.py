@@ -13,22 +13,12 @@ from rich.console import Console
 
 from semtoken import score_logprobs
 from semtoken.core.results import Alternative
-from semtoken.display import (
-    END,
-    NEWLINE,
-    PLAIN_BELOW,
-    colour,
-    describe_alternatives,
-    number,
-    segments,
-    shaded_html,
-    shaded_text,
-    token_table,
-    with_bounds,
-)
-from semtoken.support.text import visible
+from semtoken.core.scored_token import describe_alternatives
+from semtoken.display import PLAIN_BELOW, colour, segments, shaded_html, shaded_text, token_table
+from semtoken.support.text import END, NEWLINE, number, visible, with_bounds
 from tests import worked
 from tests.core.shown import NASTY, Seen, answer, token
+from tests.known import known
 from tests.rows import each
 
 PARIS = answer(("New", 1.0), (" Paris", 0.25), ("\n", 1.0), ("", 1.0))
@@ -114,7 +104,7 @@ def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
 def test_bounds_are_shown_where_they_are_no_point() -> None:
     steps = [(worked.ids(" tele")[0], {worked.ids(t)[0]: math.log(p) for t, p in ((" tele", 0.5), (" radio", 0.2))})]
     scored = score_logprobs(steps, worked.clusters(), "paper")
-    low, high = (number(math.exp(log), 2) for log in scored.log_confidence_interval)
+    low, high = (number(math.exp(log), 2) for log in known(scored.log_confidence_interval))
     assert f"confidence {number(scored.confidence, 2)} ({low} to {high})" in Seen(shaded_html(scored)).text
     assert "agreeing 0.500 (0.500 to 0.800)" in shaded_html(scored)
     console = Console(width=120, record=True, file=io.StringIO())

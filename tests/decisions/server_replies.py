@@ -1,4 +1,4 @@
-"""How servers answer typed questions, by their documents of autumn 2026: the same three questions, figures made up.
+"""Servers' answers to typed questions, by their documents of autumn 2026: the same three questions, figures made up.
 
 vLLM 0.32 (`docs/serving/online_serving/structured_decisions.md`, `decisions.md`), SGLang (`serving_decisions.py`,
 `decision_models`), Ollama 0.40 (`api/systemone`), llama.cpp (October 2026), transformers 5.23, OpenAI and TypeSafe Jev.

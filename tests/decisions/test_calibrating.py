@@ -19,6 +19,7 @@ from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
 from semtoken.support.files.strict_json import dump_json, seal
 from tests.decisions.made_up import changed, side_of, world
+from tests.known import known
 
 N = 1000
 OTHER = Predicate("Is it early?", name="late")
@@ -155,7 +156,7 @@ def test_guarantees_of_other_kinds_are_counted_by_hand() -> None:
         made = DecisionCalibrator.fit(labeled, guarantee=guarantee, alpha=0.1)
         for one in sides_of(audit(made, later)):
             chosen = [r for r in later if r.answer.side == one.fitted.side]
-            level = one.fitted.threshold.uncertainty  # type: ignore[union-attr]
+            level = known(known(one.fitted.threshold).uncertainty)
             inside = [
                 r
                 for r in chosen
@@ -209,7 +210,7 @@ def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: Deci
 
 
 def test_what_is_required_is_named_by_its_question_or_its_side() -> None:
-    """Those called true are nearly always right, and those called false half the time."""
+    """Answers called true are nearly always right, and answers called false half the time."""
     records = [
         replace(changed(one, probabilities=(0.99, 0.01)), label=0)
         if i % 2

@@ -48,8 +48,16 @@ def test_calibrate_audit_and_compare(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     good, target = answers(tmp_path / "good.jsonl", 5, 1), tmp_path / "made"
-    for content in ([1], [[]], [{"answers": []}], [{"answers": {"q": 1}}], [{"answers": {}, "labels": [1]}], []):
-        bad = write_lines(tmp_path / "bad.jsonl", content)  # type: ignore[arg-type]
+    bad_lines: list[list[Any]] = [
+        [1],
+        [[]],
+        [{"answers": []}],
+        [{"answers": {"q": 1}}],
+        [{"answers": {}, "labels": [1]}],
+        [],
+    ]
+    for content in bad_lines:
+        bad = write_lines(tmp_path / "bad.jsonl", content)
         code, _, said = semtoken("calibrate", bad, "-o", target)
         assert code == 2 and said.startswith("Error: ") and "Traceback" not in said, (content, said)
     code, _, said = semtoken("audit", good, "--calibrator", target)

@@ -134,7 +134,8 @@ def test_with_labels_the_ways_of_asking_are_compared() -> None:
     first = [replace(one, label=label) for one, label in zip(records(0), labels, strict=True)]
     rights = [[one.answer.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
     gain = [float(b) - float(a) for a, b in zip(*rights, strict=True)]
-    for found in (*sensitivity(accepting(), first, records(1), "in other words"), *compare(first, records(1))):
+    both: list[Any] = [*sensitivity(accepting(), first, records(1), "in other words"), *compare(first, records(1))]
+    for found in both:
         assert found.right is not None
         assert (found.right.first.count, found.right.second.count) == tuple(map(sum, rights))
         assert found.right.gain.value == pytest.approx(sum(gain) / 4)
@@ -181,9 +182,12 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     )
     asked_for: list[list[float]] = []
     drift = Drift(0.2, 0.1, 0.3, 40, 5)
-    calibrator: Any = SimpleNamespace(
-        threshold=threshold, guarantees=True, drift=lambda scores: asked_for.append(scores) or drift
-    )
+
+    def drift_of(scores: list[float]) -> Drift:
+        asked_for.append(scores)
+        return drift
+
+    calibrator: Any = SimpleNamespace(threshold=threshold, guarantees=True, drift=drift_of)
     side = DecisionSide("q", "answer", 40, 50, 20, 1, calibrator)
     told = [(0.9, 0), (0.8, 1), (0.7, None), (0.6, 0), (0.55, 1)]
     answers = [

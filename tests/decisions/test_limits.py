@@ -1,4 +1,4 @@
-"""How much a request for decisions may hold, and how far a server's numbers may be off: both sides of each limit."""
+"""Limits of a request for decisions and of errors in a server's numbers: both sides of each."""
 
 from __future__ import annotations
 
@@ -135,8 +135,9 @@ def test_less_than_half_of_all_mass_on_the_options_is_flagged(mass: float) -> No
 
 def test_a_prompt_needs_room_for_one_token_behind_it() -> None:
     for length, limit in ((9, 10), (10, 10), (10, None)):
+        reader: Any = SimpleNamespace(max_length=limit)
         with pytest.raises(InvalidInputError, match="have 10 tokens") if limit == length else nullcontext():
-            deciding._check_length(SimpleNamespace(max_length=limit), range(length))  # type: ignore[arg-type]
+            deciding._check_length(reader, range(length))
 
 
 def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_tokenised() -> None:

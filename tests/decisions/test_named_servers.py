@@ -123,7 +123,8 @@ def test_an_audit_that_was_stopped_goes_on(folder: Path, semtoken: Runs) -> None
         asked.append(json.loads(body)["state"])
         return JSONResponse({"model": "m", "answers": {"late": {"type": "noul", "noul": 0.75}}, "usage": {}})
 
-    labels = [{"state": f"item {i}", "labels": {"late": bool(i % 2)}} for i in range(40)]
+    states = [f"item {i}" for i in range(40)]
+    labels = [{"state": state, "labels": {"late": bool(i % 2)}} for i, state in enumerate(states)]
     write_lines(folder / "items.jsonl", labels)
     with answering(answer, "/v1/systemone") as url:
         there = ("--base-url", f"{url}/v1/systemone")
@@ -141,5 +142,5 @@ def test_an_audit_that_was_stopped_goes_on(folder: Path, semtoken: Runs) -> None
         asked.clear()
         code, said = semtoken("audit", "items.jsonl", "--calibrator", "made", *there)
         assert code != 2, said
-        assert sorted(asked) == sorted(item["state"] for item in labels[written:])
+        assert sorted(asked) == sorted(states[written:])
     assert set(folder.iterdir()) == before

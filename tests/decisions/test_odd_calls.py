@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,15 @@ LISTS: dict[str, Callable[[], Any]] = {
     "endless": lambda: iter(lambda: "a", None),
     "ellipsis": lambda: ...,
 }
+
+
+def itself(value: Any) -> Any:
+    return value
+
+
 ODD: dict[str, Callable[[], Any]] = LISTS | {
-    f"{n}: {one!r:.40}": lambda one=one: one for n, one in enumerate(forms.ODD)
-}  # type: ignore[misc]
+    f"{n}: {one!r:.40}": partial(itself, one) for n, one in enumerate(forms.ODD)
+}
 """Those of the campaign `functions`, and what is odd in lists of options."""
 MADE: dict[str, Callable[[Any], Any]] = {
     "Predicate": Predicate,

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.choices import Reading
-from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, ReadingOptions, Score, decide
+from semtoken.decisions import Choice, DecisionRequest, Option, Predicate, Question, ReadingOptions, Score, decide
 from semtoken.decisions.deciding import prepare, run_to_end
 from semtoken.decisions.prompts import OrderedQuestion, labels, orders_of, prompt_text, prompt_tokens
 from semtoken.decisions.reading import option_masses
@@ -29,7 +29,7 @@ from tests.decisions.models import answer_to, passes, tiny, tokenizer
 from tests.rows import each
 from tests.tiny import llama
 
-QUESTIONS = {
+QUESTIONS: dict[str, dict[str, Any]] = {
     "spam": {"type": "noul", "instructions": "Is it spam?"},
     "said": {"type": "noul", "criteria": {"true": "Paris is named", "false": None}},
     "tone": {
@@ -186,7 +186,7 @@ def test_engines_without_trees_give_the_same(reading: Reading, k: int | None) ->
             given = observers if k is None else [BestTokens(one, k) for one in observers]
             backend.read(prompts, replies, given, **options)
 
-    questions = [
+    questions: list[Question] = [
         Choice("Where?", ["New York", "New York City", "Paris"]),
         Predicate("Is it so?"),
         Score("How?", ["a", "b"]),
@@ -275,7 +275,7 @@ def test_labels_are_letters_as_far_as_these_reach() -> None:
 
 
 @pytest.mark.parametrize("reading", ["labels", "words"])
-def test_255_options(reading: str) -> None:
+def test_255_options(reading: Reading) -> None:
     question = Choice("Which number?", [f"item {i}" for i in range(255)])
     answer = answer_to(question, options=ReadingOptions(reading))
     assert len(answer.probabilities) == 255
@@ -283,7 +283,7 @@ def test_255_options(reading: str) -> None:
 
 
 def test_options_that_differ_in_case_only_are_refused_where_words_are_read() -> None:
-    questions = [Choice("Which?", [True, "true"]), Predicate("Is it so?")]
+    questions: list[Question] = [Choice("Which?", [True, "true"]), Predicate("Is it so?")]
     (found,) = decide(tiny(), [DecisionRequest("x", questions, ReadingOptions("words"))])
     assert "cannot be told apart" in str(found.answers[0].refusal)
     assert found.answers[1].refusal is None
@@ -322,12 +322,12 @@ def test_wire_dictionaries_and_objects_ask_the_same() -> None:
 
 
 @pytest.mark.parametrize(("reading", "most"), [("labels", 16), ("words", 7)])
-def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading: str, most: int) -> None:
+def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading: Reading, most: int) -> None:
     backend = tiny()
-    questions = [Choice(f"Which city is number {n}?", ["New York", "New York City", "Paris"]) for n in range(2)]
-    questions = [*questions, Predicate("Is it so?"), Predicate("Is it?")]
+    cities = [Choice(f"Which city is number {n}?", ["New York", "New York City", "Paris"]) for n in range(2)]
+    questions: list[Question] = [*cities, Predicate("Is it so?"), Predicate("Is it?")]
     state = "The capital of France is Paris. " * 3
-    one = prepare(backend, DecisionRequest(state, questions, ReadingOptions(reading, None)))  # type: ignore[arg-type]
+    one = prepare(backend, DecisionRequest(state, questions, ReadingOptions(reading, None)))
     backend.read_before.trunk = None
     whole = run_to_end(option_masses(backend, one.prompts))
     backend.read_before.trunk = None

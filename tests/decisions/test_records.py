@@ -21,6 +21,7 @@ from semtoken.replies.checking.finding import OpenedReplies
 from tests.decisions.made_up import ASKED, side_of, world
 from tests.decisions.server_replies import MASSES, PROBABILITIES, QUESTIONS, SERVERS
 from tests.json_lines import write_lines
+from tests.known import known
 
 A_OR_B = Choice("Which?", ["a", "b"])
 
@@ -103,7 +104,7 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
         for side in one.sides:
             own = [record for record in labeled if record.answer.side == side.side]
-            level = side.threshold.uncertainty  # type: ignore[union-attr]
+            level = known(known(side.threshold).uncertainty)
             accepted = [record for record in own if -record.answer.log_confidence <= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
             assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))
@@ -119,7 +120,7 @@ def unlabeled(n: int) -> list[DecisionRecord]:
 
 
 def test_each_format_writes_an_answer_as_servers_document_it_and_reads_it_again() -> None:
-    """What is written is read as the same probabilities; how sure a choice and a score are is by transformers."""
+    """Probabilities are read as they were written; the confidence of choices and scores is that of transformers."""
     for server, wire in {"OpenAI": openai, "SGLang": sglang, "Jev": systemone}.items():
         [(_, reply)] = SERVERS[server].routes.values()
         given = reply["answers"]

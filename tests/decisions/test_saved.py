@@ -35,8 +35,8 @@ FINGERPRINTS = {name: AskedQuestion(one, READ_AS_USUAL).fingerprint for name, on
 def test_a_folder_of_replies_with_labels_by_id(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "replies"
     folder.mkdir()
-    for one in ("a", "b"):
-        (folder / f"{one}.json").write_text(json.dumps(REPLIES[name], indent=1), "utf-8")
+    for file in ("a.json", "b.json"):
+        (folder / file).write_text(json.dumps(REPLIES[name], indent=1), "utf-8")
     right = {"team": "shipping", "urgent": False, "tone": 0}
     labels = write_lines(tmp_path / "labels.jsonl", [{"id": "b", "labels": right}])
     replies = OpenedReplies([str(folder)])

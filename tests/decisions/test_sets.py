@@ -23,7 +23,7 @@ from semtoken.errors import InvalidInputError
 TEAM = Choice("Which?", list("abcd"), "team")
 
 
-def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) -> tuple[np.ndarray, np.ndarray]:
     """Answers among four options, some of them rarely right, from a model that is too sure or not sure enough."""
     prior = np.array([0.55, 0.3, 0.1, 0.05])
     labels = rng.choice(4, n, p=prior)
@@ -42,7 +42,8 @@ def draw(rng: np.random.Generator, n: int, sharpness: float, decimals: int = 9) 
 )
 def test_coverage_is_as_promised_over_all_and_for_each_option(sharpness: float, decimals: int, repeats: int) -> None:
     rng, alpha = np.random.default_rng(0), 0.1
-    over_all, by_option = [], [[] for _ in range(4)]
+    over_all: list[float] = []
+    by_option: list[list[float]] = [[] for _ in range(4)]
     for _ in range(repeats):
         sets = PredictionSets.fit(*draw(rng, 200, sharpness, decimals), alpha)
         p, labels = draw(rng, 200, sharpness, decimals)
@@ -60,7 +61,8 @@ def test_coverage_is_as_promised_over_all_and_for_each_option(sharpness: float, 
 def test_thresholds_are_those_of_the_formula() -> None:
     p = np.linspace(0.02, 0.98, 25)
     sets = PredictionSets.fit(np.stack([p, 1 - p], axis=1), [0] * 20 + [1] * 5, 0.1)
-    assert sets.thresholds == (pytest.approx(np.sort(p[:20])[1]), 0.0)  # floor(0.1 x 21) = 2; 5 labels are too few
+    first, second = sets.thresholds
+    assert first == pytest.approx(np.sort(p[:20])[1]) and second == 0.0  # floor(0.1 x 21) = 2; 5 labels are too few
     assert (sets.labels, sets.shared) == ((20, 0), 5)
     assert [PredictionSets.fit(p[:n, None], [0] * n, 0.1).thresholds[0] for n in (8, 9, 18)] == [0.0, p[0], p[0]]
     assert PredictionSets.fit(p[:9, None], [0] * 9) == PredictionSets.fit(p[:9, None], [0] * 9, 0.1)

@@ -203,7 +203,7 @@ def test_a_guarantee_holds_or_not_by_exact_tests_on_its_own_side_of_the_share(
 
 def logs(*probabilities: float) -> np.ndarray[Any, Any]:
     with np.errstate(divide="ignore"):
-        return np.log(np.array(probabilities))
+        return np.array(np.log(probabilities))
 
 
 def at(path: tuple[int, ...], **known: tuple[float, float]) -> dict[Any, Any]:

@@ -13,7 +13,7 @@ import pytest
 from semtoken import ScoredModel
 from semtoken.decisions import Answer, Choice, Predicate, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.records import DecisionRecord, answer_values, records_of
 from semtoken.decisions.tool_calls import (
     CUT_OFF,
     END_UNKNOWN,
@@ -33,7 +33,8 @@ YES, NO = Answer(MAY_RUN, (0.97, 0.03)), Answer(MAY_RUN, (0.03, 0.97))
 @pytest.fixture(scope="module")
 def calibrator() -> DecisionCalibrator:
     """Fitted in a world where the probability of the predicate is right as often as it says."""
-    chance, records = np.random.default_rng(0), []
+    chance = np.random.default_rng(0)
+    records: list[DecisionRecord] = []
     for n, p in enumerate(chance.beta(1.2, 0.4, 500)):
         answer = answer_values(Answer(MAY_RUN, (float(p), float(1 - p))), ReadingOptions())
         labels = {"may_run": bool(chance.random() < p)}
@@ -141,7 +142,7 @@ def test_arguments_that_readers_of_json_do_not_agree_on_do_not_run(
 
 
 def test_a_call_that_the_tokens_do_not_spell_does_not_run(calibrator: DecisionCalibrator) -> None:
-    """What the server reads out of an answer is what runs, so that is what has to be there."""
+    """The call runs as the server reads it out of an answer, so the tokens have to spell that."""
     [verdict] = gate(proposed_calls(reply(choice(spelled(NOTES), [SECRET]))), [YES], calibrator)
     assert str(verdict) == "ask a person: /arguments/path is in doubt"
 

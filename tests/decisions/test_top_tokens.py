@@ -36,7 +36,7 @@ WORDS = st.lists(
 
 
 def lists_of(prompt: Sequence[int], k: int, length: int, draw: int | None = None) -> list[TopStep]:
-    """What a server would list: the k best tokens along the likeliest answer, and a drawn first one beside them."""
+    """The list of a server: the k best tokens along the likeliest answer, and a drawn first one beside them."""
     backend = tiny()
     ids, steps = list(prompt), []
     for number in range(length):
@@ -239,7 +239,7 @@ class TestTexts:
             assert MARKUP.search(without_markup(hostile)) is None
 
     def test_options_that_cannot_be_told_apart_are_refused_and_the_others_asked(self) -> None:
-        questions = [Choice("Which?", ["Yes", " yes"]), Predicate("So?")]
+        questions: list[Question] = [Choice("Which?", ["Yes", " yes"]), Predicate("So?")]
         asked = asked_texts("x", questions, ReadingOptions("words"))
         assert list(asked.refusals) == [0]
         assert [text.number for text in asked.texts] == [1]

@@ -17,7 +17,7 @@ from triton.backends import Backend, backends
 
 
 class Interpreter:
-    """What vLLM asks of a driver."""
+    """A driver with what vLLM asks of one."""
 
     @staticmethod
     def is_active() -> bool:

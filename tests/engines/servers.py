@@ -49,7 +49,7 @@ def running(
 
 
 def pid_file(log: Path) -> Path:
-    """Where the process id of a server with this log stands."""
+    """The file with the process id of a server with this log."""
     return log.with_suffix(".pid")
 
 
@@ -62,13 +62,14 @@ def proxied(upstream: str, tokenizer: Path, log: Path, *options: str) -> Iterato
 
 
 def examined(upstream: str) -> dict[str, Any]:
-    """What `semtoken doctor` says of a server."""
+    """The findings of `semtoken doctor` about a server."""
     command = [sys.executable, "-c", "from semtoken.cli import main; main()", "doctor", "--json"]
     command += ["--base-url", f"{upstream}/v1", "--tokenizer", "almanac"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

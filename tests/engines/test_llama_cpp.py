@@ -23,6 +23,7 @@ from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 from tests.engines.twins import NEWLINE, TOLERANCE, assert_holds, assert_same
 from tests.gguf_model import write_gguf
+from tests.known import known
 
 HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
 
@@ -127,7 +128,9 @@ REQUEST = {"model": "almanac", "prompt": QUESTION, "max_tokens": 6, "temperature
 
 
 def ask(url: str, **changes: Any) -> dict[str, Any]:
-    return httpx.post(f"{url}/v1/completions", json=REQUEST | changes, timeout=120).raise_for_status().json()
+    reply = httpx.post(f"{url}/v1/completions", json=REQUEST | changes, timeout=120).raise_for_status()
+    found: dict[str, Any] = reply.json()
+    return found
 
 
 def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredAnswer:
@@ -140,7 +143,7 @@ def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredAnswer:
 def test_the_payload_of_the_server_gives_an_interval(server: str, gguf_file: Path, clusters: TokenClusters) -> None:
     """It names tokens by their texts, of which some are those of several tokens: the interval knows."""
     (choice,) = read_reply(ask(server, logprobs=30)).choices
-    scored = score_logprobs(choice.segment("answer").steps, clusters)
+    scored = score_logprobs(known(choice.segment("answer")).steps, clusters)
     lower, upper = scored.sequence_uncertainty_interval
     exact = exact_score(gguf_file, clusters)
     assert scored.token_ids == exact.token_ids

@@ -31,7 +31,7 @@ def test_the_whole_vocabulary_gives_the_scores_of_transformers(
 def test_sampled_answers_are_scored_at_temperature_one(
     scorer: ScoredModel, stc: ScoredModel, prompts: list[str]
 ) -> None:
-    sampling = {"temperature": 1.7, "top_p": 0.9, "repetition_penalty": 1.2}
+    sampling: dict[str, Any] = {"temperature": 1.7, "top_p": 0.9, "repetition_penalty": 1.2}
     answers = scorer.generate(prompts[:6], max_new_tokens=12, num_return_sequences=2, **sampling)
     asked = [prompt for prompt in prompts[:6] for _ in range(2)]
     twins = stc.score(asked, [scored.token_ids for scored in answers])

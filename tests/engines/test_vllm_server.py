@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -13,6 +14,7 @@ from semtoken.replies import read_reply
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
 from tests.engines.servers import examined, proxied, running
 from tests.engines.twins import NEWLINE, assert_holds
+from tests.known import known
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +42,8 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
             extra_body={"return_tokens_as_token_ids": True, "return_token_ids": True, "stop_token_ids": [NEWLINE]},
         )
         (choice,) = read_reply(reply).choices
-        scored = score_logprobs(choice.segment("answer").steps, clusters)
-        (twin,) = stc.score([prompt], [reply.choices[0].token_ids])
+        scored = score_logprobs(known(choice.segment("answer")).steps, clusters)
+        (twin,) = stc.score([prompt], [known(reply.choices[0].model_extra)["token_ids"]])
         assert scored.token_ids == twin.token_ids
         lower, upper = scored.sequence_uncertainty_interval
         assert_holds((lower, upper), twin)
@@ -52,12 +54,12 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
 def test_a_proxy_in_front_of_it_adds_the_uncertainty(
     server: str, stc: ScoredModel, prompts: list[str], tmp_path: Path, stream: bool
 ) -> None:
-    options = {"model": "almanac", "temperature": 0, "max_tokens": 12}
+    options: dict[str, Any] = {"model": "almanac", "stream": stream, "temperature": 0, "max_tokens": 12}
     body = {"stop_token_ids": [NEWLINE], "return_token_ids": True}
     with proxied(server, almanac_clusters_path(), tmp_path / "log", "--endpoint.token-ids", "yes") as url:
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         for prompt in prompts[:4]:
-            reply = client.completions.create(prompt=prompt, extra_body=body, stream=stream, **options)
+            reply = client.completions.create(prompt=prompt, extra_body=body, **options)
             parts = [part.choices[0] for part in (reply if stream else [reply])]
             ids = [token for part in parts for token in part.token_ids or ()]
             (twin,) = stc.score([prompt], [ids])

@@ -92,7 +92,7 @@ def test_the_accepted_share_is_that_of_the_labeled_answers() -> None:
 
 
 def test_a_share_of_accepted_answers_that_is_just_at_its_limit_seldom_exceeds_it() -> None:
-    """Of 200 draws of 30 answers each is accepted with the probability of the limit; a plain share fails some half."""
+    """In each of 200 draws, 30 answers are accepted with the limit's probability; a plain share fails some half."""
     limits, accepted = AuditLimits(accepted=0.4), np.random.default_rng(5).binomial(30, 0.4, size=200)
     assert (accepted < 12).sum() > 70
     assert sum(not found("holds", FAR, int(n), of=30).holds(limits) for n in accepted) <= 10

@@ -63,7 +63,11 @@ def test_an_answer_is_decided_by_its_group() -> None:
     assert (unknown.action, unknown.reason, unknown.probability_correct) == ("abstain", "no_threshold", 0.5)
     assert "none of the labeled answers belongs to it" in unknown.guarantee
     assert fitted.statement.count("\n") == 1
-    for groups, told in ((["a"], "every answer needs one"), (["a", ""] * 60, "no group"), (range(120), "at most 20")):
+    for groups, told in (
+        (["a"], "every answer needs one"),
+        (["a", ""] * 60, "no group"),
+        ([str(i) for i in range(120)], "at most 20"),
+    ):
         with pytest.raises(InvalidInputError, match=told):
             GroupThresholds.fit(scores, [1, 0] * 60, groups=groups)
 

@@ -138,7 +138,7 @@ def test_each_end_of_the_interval_has_half_of_the_level(wrong: int, n: int, leve
 
 
 def test_the_shares_of_bets_that_ever_begin_sum_to_nearly_one() -> None:
-    """What is beyond a million blocks is at most the integral of 0.5 / 1.1 / (x log(x)^2), which is a logarithm's."""
+    """The rest beyond a million blocks is at most the integral of 0.5 / 1.1 / (x log(x)^2), which is a logarithm's."""
     shares = _start_shares(10**7)
     rest = 0.5 / 1.1 / math.log(shares.size + 1)
     assert shares[:3] == pytest.approx([0.5, *(0.5 / 1.1 / (j * math.log(j) ** 2) for j in (3, 4))])
@@ -147,7 +147,7 @@ def test_the_shares_of_bets_that_ever_begin_sum_to_nearly_one() -> None:
 
 
 def _factors_by_hand(alpha: float) -> list[tuple[float, float]]:
-    """What a wrong and a right answer multiply each bet by: likelihoods of a larger share against alpha."""
+    """Factors of each bet after a wrong and a right answer: likelihoods of a larger share against alpha."""
     larger = sorted({min(ratio * alpha, (1 + alpha) / 2) for ratio in (1.25, 1.5, 2, 3, 5, 8)})
     return [(share / alpha, (1 - share) / (1 - alpha)) for share in larger]
 

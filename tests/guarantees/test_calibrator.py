@@ -139,7 +139,8 @@ def test_prompts_may_be_read_once_only() -> None:
     scores, correct = drawn(60)
     given = [response(score, text=f"answer {i}") for i, score in enumerate(scores.tolist())]
     prompts = [f"question {i}" for i in range(60)]
-    once = st.Calibrator.fit(given, correct, prompts=iter(prompts), alpha=0.5)
+    read_once: Any = iter(prompts)
+    once = st.Calibrator.fit(given, correct, prompts=read_once, alpha=0.5)
     assert once.labeled == st.Calibrator.fit(given, correct, prompts=prompts).labeled != ()
 
 
@@ -165,7 +166,7 @@ def isotonic_at(scores: np.ndarray, labels: np.ndarray) -> float:
     """The isotonic fit at the last answer: the largest over starts of the smallest over ends of the block means."""
     place = scores[-1]
     starts, ends = np.unique(scores[scores <= place]), np.unique(scores[scores >= place])
-    return max(min(labels[(scores >= a) & (scores <= b)].mean() for b in ends) for a in starts)
+    return max(min(float(labels[(scores >= a) & (scores <= b)].mean()) for b in ends) for a in starts)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -475,7 +476,7 @@ def test_a_threshold_alone_decides_without_a_probability(almanac: st.ScoredModel
     [("paper", "k:9"), ("default", "preset:paper")],
 )
 def test_a_model_refuses_a_calibrator_of_another(almanac: st.ScoredModel, preset: Any, word: str) -> None:
-    """Of other clusters under the preset that reads them, and of other rules."""
+    """The other one has other clusters under the preset that reads them, or other rules."""
     origin = {"signature": "k:9|preset:paper|words:paper"}
     calibrator = fitted_for(almanac, **origin)
     with pytest.raises(CalibratorMismatchError, match=word):

@@ -87,7 +87,7 @@ def test_nothing_to_guarantee() -> None:
     assert wrong.first is None and "Nothing can be guaranteed" in wrong.statement
     assert "a larger alpha" in wrong.statement
     assert wrong.decide(response(-0.001), "first").reason == "no_threshold"
-    surer = [more[0] / 1e4, more[2] / 1e4]
+    surer = (more[0] / 1e4, more[2] / 1e4)
     none = CascadeThreshold.fit(more[0] - 1, np.ones(200), more[2] - 1, np.ones(200), unlabeled=surer)
     assert none.first is None and "surer than all labeled answers" in none.statement and "alpha" not in none.statement
     with pytest.raises(InvalidInputError, match="150 are missing"):
@@ -209,7 +209,8 @@ class StepRecords:
     """Answers that were made before; remembers what it was asked."""
 
     def __init__(self, scores: dict[str, float]) -> None:
-        self.scores, self.asked = scores, []
+        self.scores = scores
+        self.asked: list[str] = []
 
     def generate(self, prompts: Any, max_new_tokens: int = 256, **options: Any) -> list[ScoredAnswer]:
         self.asked += list(prompts)

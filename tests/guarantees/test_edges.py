@@ -1,4 +1,4 @@
-"""Where a rule of the calibrators changes: one case on each side of the edge."""
+"""Edges of the calibrators' rules: one case on each side."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,8 @@ def test_a_share_to_begin_with_is_a_share(start: float) -> None:
 
 def test_guarantees_are_ten_percent_with_ninety_percent_confidence_unless_told_otherwise() -> None:
     scores, correct = drawn(400)
-    groups, usual = ["a", "b"] * 200, {"alpha": 0.1, "delta": 0.1}
+    groups = ["a", "b"] * 200
+    usual: dict[str, Any] = {"alpha": 0.1, "delta": 0.1}
     assert st.Threshold.fit(scores, correct) == st.Threshold.fit(scores, correct, **usual)
     assert Bands.fit(scores, correct) == Bands.fit(scores, correct, **usual)
     grouped = GroupThresholds.fit(scores, correct, groups=groups)

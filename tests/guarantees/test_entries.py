@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import semtoken as st
 from semtoken.guarantees.journal.entries import AnswerOrigin, Recording, SamplingRule
 from semtoken.guarantees.journal.kept_texts import TextRule
+from tests.known import known
 
 PROBABILITIES = 0.3, 0.45, 0.1, 0.5, 0.2, 0.49, 0.4, 0.9
 
 
 def scored(*, open_mass: float = 0.0) -> st.ScoredAnswer:
     """Eight tokens of these probabilities, each with one rival that has the rest but for `open_mass` of it."""
-    items = []
+    items: list[dict[str, Any]] = []
     for place, p in enumerate(PROBABILITIES):
         rival = {"token": "@", "logprob": math.log((1 - p) * (1 - open_mass))}
         own = {"token": f" {place}{place}", "logprob": math.log(p)}
@@ -77,7 +79,7 @@ def test_the_numbers_of_an_answer_stand_each_under_its_name() -> None:
     bounded = recording(origin).entry(wide, {})
     assert (bounded.method, bounded.k, bounded.model) == ("top-k", 2, "model of the command")
     assert (bounded.log_confidence_lower, bounded.log_confidence_upper) == wide.log_confidence_interval
-    low, high = wide.log_confidence_interval or (0.0, 0.0)
+    low, high = known(wide.log_confidence_interval)
     assert low < high
     assert (bounded.sequence_uncertainty_lower, bounded.sequence_uncertainty_upper) == pytest.approx(
         (1 - math.exp(high), 1 - math.exp(low))

@@ -70,7 +70,7 @@ def test_guarantees_on_average_are_the_loosest_that_their_counts_allow() -> None
     generator = np.random.default_rng(0)
     for _ in range(200):
         n, alpha = int(generator.integers(3, 40)), float(generator.choice([0.05, 0.1, 0.25, 0.5]))
-        uncertainty, correct = generator.integers(1, 12, n) / 10, generator.integers(0, 2, n)
+        uncertainty, correct = generator.integers(1, 12, n) / 10, generator.integers(0, 2, n).astype(float)
         allowed = [t for t in uncertainty if ((uncertainty <= t) & (correct == 0)).sum() + 1 <= alpha * (n + 1) + 1e-9]
         assert exact.joint_risk(uncertainty, correct, alpha) == (max(allowed) if allowed else None)
         wrong = sorted(uncertainty[correct == 0])
@@ -107,7 +107,7 @@ def test_a_forecast_counts_sets_drawn_from_the_labels() -> None:
 
 def test_a_sequence_with_several_starts_spends_delta_once() -> None:
     """By hand: a pass hands its part on, a failure loses it, and a threshold with nothing to spend is not tried."""
-    uncertainty, correct = np.arange(1.0, 9.0), np.array([1, 1, 0, 0, 1, 1, 1, 1])
+    uncertainty, correct = np.array([1.0, 2, 3, 4, 5, 6, 7, 8]), np.array([1, 1, 0, 0, 1, 1, 1, 1])
     grid, half = [2.0, 4.0, 5.0, 8.0], 0.5
     p = {2.0: 0.25, 4.0: 11 / 16, 5.0: 0.5, 8.0: 37 / 256}  # P(Bin(m, 1/2) <= wrong)
     kept, tests = exact.fixed_sequence(uncertainty, correct, grid, half, 0.4, [0.7, 0.0, 0.0, 0.3])

@@ -1,4 +1,4 @@
-"""How many answers each look at the journal takes in: one below the limit, and one beyond it.
+"""Limits of the answers that each look at the journal takes in: one below, and one beyond.
 
 The limits are some thousands of answers; here they are tens, which are soon written.
 """
@@ -139,7 +139,7 @@ def test_a_quarter_of_a_gibibyte_may_wait_for_the_database(journal: Journal, tmp
     ("guarantee", "n", "wrong"), [("selective_risk", 6, 2), ("miss_rate", 5, 2), ("joint_risk", 10, 2)]
 )
 def test_a_guarantee_is_about_its_own_answers(journal: Journal, guarantee: Guarantee, n: int, wrong: int) -> None:
-    """Of ten labeled answers six were accepted, two of them wrong; of the four that were not three are wrong."""
+    """Six of ten labeled answers were accepted, two of them wrong; three of the other four are wrong."""
     scores, correct = -np.arange(1, 401) / 100, np.arange(400) % 10 > 0
     threshold = st.Threshold.fit(scores, correct, alpha=0.5, guarantee=guarantee)
     applied = CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
@@ -228,7 +228,7 @@ def test_disagreement_is_looked_for_among_the_newest(journal: Journal, monkeypat
 
 
 def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journal) -> None:
-    """What the one before the newest accepted, the newest rejects, and the eldest would have rejected, too."""
+    """The newest rejects what the one before it accepted, and the eldest would have rejected that, too."""
     eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)
     for one in (eldest, lenient, strict):
         journal.use(one.file, one.checksum)

@@ -65,7 +65,7 @@ def test_the_band_of_a_distance_is_95_percent_wide() -> None:
     places = np.concatenate([first, second])
 
     def share(values: np.ndarray) -> np.ndarray:
-        return (values[:, None] <= places).mean(axis=0)
+        return np.array((values[:, None] <= places).mean(axis=0))
 
     gap, drawn = share(first) - share(second), np.random.default_rng(0)
     moved = [

@@ -59,7 +59,8 @@ def test_the_confidence_of_a_file() -> None:
     assert read("another", 0.25).confidence_method is None
     with pytest.raises(CalibratorMismatchError, match="scores by the method confidence, and the answer has no other"):
         log_confidences([read("another", 0.25)], "confidence")
-    for value in (-1e-9, 1.1, True, "0.25", [0.25], None):
+    odd: list[Any] = [-1e-9, 1.1, True, "0.25", [0.25], None]
+    for value in odd:
         with pytest.raises(InvalidInputError, match=r"a file, line 1.*'confidence'"):
             log_confidences([read("new_phrases", value)], "confidence")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.choices import Guarantee
 from semtoken.guarantees.labels import labeled
 from semtoken.guarantees.measures import Bin, Interval, Report
 from semtoken.guarantees.report_page import reliability_plot, risk_coverage_plot, write_report
@@ -45,7 +46,7 @@ def test_reliability_is_plotted_over_the_whole_square_with_its_intervals() -> No
 def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     uncertainty: float, point: tuple[float, float] | None
 ) -> None:
-    """Of the four surest answers the second is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
+    """The second of the four surest answers is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
     threshold = st.Threshold(uncertainty, "selective_risk", 0.2, 0.1, "guaranteed", 4, 1)
     [axis] = risk_coverage_plot(ANSWERS, threshold).axes
     curve, base, guaranteed, *chosen = axis.lines
@@ -54,10 +55,8 @@ def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     assert [tuple(one.get_xydata()[0]) for one in chosen] == ([] if point is None else [pytest.approx(point)])
     assert axis.get_xlim() == (0, 1) and axis.get_ylim() == pytest.approx((0, 0.5))
     assert len(risk_coverage_plot(ANSWERS, None).axes[0].lines) == 2
-    for guarantee, of in (
-        ("joint_risk", 1.0),
-        ("miss_rate", 0.25),
-    ):  # accepted and wrong ones of all, and of the wrong ones
+    others: tuple[tuple[Guarantee, float], ...] = (("joint_risk", 1.0), ("miss_rate", 0.25))
+    for guarantee, of in others:  # accepted and wrong ones of all, and of the wrong ones
         other = replace(threshold, guarantee=guarantee, uncertainty=None)
         coverage, risk = risk_coverage_plot(ANSWERS, other).axes[0].lines[2].get_data()
         assert np.allclose(np.asarray(risk)[50:] * np.asarray(coverage)[50:], 0.2 * of) and np.max(risk) <= 1

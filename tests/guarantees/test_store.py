@@ -315,7 +315,7 @@ from semtoken.guarantees.journal.store import Journal
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 Journal.open(sys.argv[1])
 """
-    command = [sys.executable, "-c", code, tmp_path / "new.db", str(room)]
+    command = [sys.executable, "-c", code, str(tmp_path / "new.db"), str(room)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode and "JournalError" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
@@ -337,7 +337,7 @@ def test_the_bounds_of_a_confidence_are_each_in_their_own_column() -> None:
     choice["logprobs"] = {"content": [{"token": "Lima", "logprob": math.log(0.5), "top_logprobs": listed}]}
     [answer] = st.score_reply({"object": "chat.completion", "choices": [choice]})
     found = Recording(AnswerOrigin("proxy"), SamplingRule("seed", 0.3), b"salt").entry(answer, {})
-    low, high = answer.confidence_interval or (math.nan, math.nan)
+    low, high = answer.confidence_interval
     assert (found.confidence_lower, found.confidence_upper) == (low, high) and low < high
     assert found.confidence is not None and low <= found.confidence <= high
     assert low == pytest.approx(0.5, abs=1e-4) and high <= 0.8 + 1e-4

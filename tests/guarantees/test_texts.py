@@ -1,4 +1,4 @@
-"""What a rule withholds is nowhere in an entry: not whole, not in pieces."""
+"""Texts that a rule withholds are nowhere in an entry: not whole, not in pieces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +81,12 @@ def test_an_entry_is_a_line_of_json_whatever_texts_and_numbers_come() -> None:
     recording = Recording(AnswerOrigin("score"), SamplingRule("seed", 1), b"salt", TextRule(True))
     block = {"probability_correct": math.nan, "reason": "half \ud83d", "decision": "answer"}
     answer = scored(["a\0", "b"]).with_fields(scores={"own": np.float32(0.5), "none": -math.inf})
-    about = {"prompt": "\udc00 half", "question": "\udc00 half", "identifier": "line \ud83d", "model": "m\ud83d"}
+    about: dict[str, Any] = {
+        "prompt": "\udc00 half",
+        "question": "\udc00 half",
+        "identifier": "line \ud83d",
+        "model": "m\ud83d",
+    }
     line = recording.entry(answer, block, **about).line()
     read = json.loads(line, parse_constant=lambda name: pytest.fail(name))
     assert line.endswith(b"\n") and line.count(b"\n") == 1

@@ -258,7 +258,7 @@ def test_entries_wait_while_the_database_refuses_to_write(
     def say(statements: str) -> None:
         with psycopg.connect(owner, autocommit=True) as connection:
             for statement in statements.format(name=name).split("; "):
-                connection.execute(statement)  # type: ignore[arg-type]
+                connection.execute(statement.encode())
 
     say(
         "DROP ROLE IF EXISTS limited; CREATE ROLE limited LOGIN; "

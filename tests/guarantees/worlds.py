@@ -33,7 +33,7 @@ def _spread(mean: float, sd: float) -> Callable[[np.random.Generator, int], Floa
 
 
 def _logit(scores: FloatArray) -> FloatArray:
-    return scores - np.log(-np.expm1(np.minimum(scores, -1e-12)))
+    return np.array(scores - np.log(-np.expm1(np.minimum(scores, -1e-12))))
 
 
 WORLDS = {
@@ -49,8 +49,7 @@ WORLDS = {
 """The last one breaks the rule that surer answers are more often right."""
 
 
-def true_risk(world: World, accepted: Callable[[FloatArray], npt.NDArray[np.bool_]], scores: FloatArray) -> float:
+def true_risk(world: World, accepted: npt.NDArray[np.bool_], scores: FloatArray) -> float:
     """Share of wrong answers among the accepted, by the known probabilities of very many answers; 0 if none is
     accepted."""
-    inside = accepted(scores)
-    return float(1 - world.predict_proba(scores[inside]).mean()) if inside.any() else 0.0
+    return float(1 - world.predict_proba(scores[accepted]).mean()) if accepted.any() else 0.0

@@ -1,4 +1,4 @@
-"""How some work ends: within its time, with an answer or with an error of ours that gives a reason."""
+"""Ends of some work: within its time, with an answer or with an error of ours that gives a reason."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ ASKED_AS_TEXTS = ("chat", "completions")
 
 @dataclass(frozen=True)
 class Way:
-    """How typed questions come to who answers them."""
+    """A way by which typed questions come to who answers them."""
 
     answers: str
     """Who answers: our upstream in the form of this API, or itself (`decisions`), or the embedded model (`model`)."""
@@ -297,7 +297,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _depth(value: Any) -> int:
-    """How deep a value of JSON is nested."""
+    """The depth to which a value of JSON is nested."""
     inside, depth = [value], 0
     while inside:
         depth += 1

@@ -180,15 +180,14 @@ def servers(place: Path) -> Iterator[dict[str, str]]:
         writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         await writer.drain()
 
-    slots = lambda found: CalibratorSlot(found, lambda: found)  # noqa: E731
     with raw_upstream(answer) as upstream:
-        offer = Offer("tiny", calibrator=None, decision_calibrator=slots(decisions))
+        offer = Offer("tiny", calibrator=None, decision_calibrator=CalibratorSlot(decisions, lambda: decisions))
         serving = serve_app(Engine(ScoredModel(tiny())), offer, recorder=recorder("serve"), gate=Gate(TOKEN))
         proxy = proxy_app(
             ProxySettings(upstream.url),
             clusters,
-            calibrator=slots(answers),
-            decision_calibrator=slots(decisions),
+            calibrator=CalibratorSlot(answers, lambda: answers),
+            decision_calibrator=CalibratorSlot(decisions, lambda: decisions),
             recorder=recorder("proxy"),
             gate=Gate(TOKEN),
         )

@@ -408,7 +408,7 @@ def test_a_model_that_goes_away_is_found(tmp_path: Path) -> None:
 
 def test_a_finder_whose_work_grows_too_fast_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "LEAST", 0.01)
-    monkeypatch.setattr(texts.gc, "collect", lambda: 0)  # which takes longer here than the work
+    monkeypatch.setattr("gc.collect", lambda: 0)  # which takes longer here than the work
 
     def work(seconds: float) -> None:
         """Takes time of the processor, so that the test is the same on any machine."""

@@ -80,7 +80,7 @@ class Plan:
         self._words = [i for i in range(vocabulary.size) if vocabulary.texts[i].isalpha()]
 
     def how(self, number: int) -> str:
-        """How the upstream answers a request."""
+        """The upstream's way of answering a request."""
         random = case_random(self._seed, "traffic", number)
         return random.choices(list(MIXTURE), weights=list(MIXTURE.values()))[0]
 

@@ -27,5 +27,5 @@ def run(word: str, **names: Any) -> dict[str, Any]:
 
 
 def confidence() -> float:
-    """That of the recorded reply."""
+    """The confidence of the recorded reply."""
     return float(gateway("serve")["whole"]["choices"][0]["semtoken"]["confidence"])

@@ -55,7 +55,20 @@ def test_a_confidence_that_is_no_number_from_0_to_1_is_none(odd: Any) -> None:
 
 
 SECRET = "The secret is Paris"
-ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": SECRET}, [[]], {"code": SECRET}]
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    2.5,
+    10**400,
+    float("nan"),
+    "",
+    SECRET,
+    [SECRET],
+    {"x": SECRET},
+    [[]],
+    {"code": SECRET},
+]
 FIELDS = (*(name for name in FINAL if name != "version"), "n_tokens", "method", "preset")
 
 

@@ -46,7 +46,7 @@ def test_a_closed_model_refuses_requests_and_finishes_those_before() -> None:
         await asyncio.sleep(0.01)
         closing = asyncio.create_task(asyncio.to_thread(chat.close))
         late = [chat.reply(request) for _ in range(3)]
-        return await asyncio.gather(before, closing, *late, return_exceptions=True)
+        return list(await asyncio.gather(before, closing, *late, return_exceptions=True))
 
     reply, _, *late = asyncio.run(asyncio.wait_for(around_the_close(), 60))
     assert reply["choices"][0]["finish_reason"] in ("stop", "length")

@@ -104,7 +104,7 @@ def test_odd_replies_reach_the_client_whole_and_tell_no_text(
     app.body, app.kind = (ODD[name] + end if streamed else ODD[name][6:].strip()), kind
     exporter.clear()
     with caplog.at_level(logging.WARNING):
-        got = httpx.get(url, headers={"traceparent": b"00-" + b"z" * 50, "x": b"\xff"}, timeout=30)
+        got = httpx.get(url, headers={b"traceparent": b"00-" + b"z" * 50, b"x": b"\xff"}, timeout=30)
     assert (got.status_code, got.content) == (200, app.body)
     assert not caplog.records
     sent = [one.log_record.attributes for one in exporter.get_finished_logs()]

@@ -32,7 +32,7 @@ def test_the_filter_appends_the_final_score_once() -> None:
 
 
 def test_the_highlighted_tokens_are_text_and_share() -> None:
-    """What Gradio's component takes: pieces with a number from 0 to 1."""
+    """Gradio's component takes pieces with a number from 0 to 1."""
     import semtoken as st
 
     clusters = st.TokenClusters.from_pretrained("almanac")

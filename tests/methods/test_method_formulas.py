@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -267,6 +268,6 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
         (lambda: methods.ccp([[-math.inf]], [[2]], [[2]]), "gives the chosen token the probability 0"),
     ],
 )
-def test_bad_input_is_refused_by_name(call, message: str) -> None:
+def test_bad_input_is_refused_by_name(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()

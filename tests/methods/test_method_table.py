@@ -18,6 +18,7 @@ from semtoken import methods
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, MissingStatistic
 from semtoken.methods import METHODS, score
+from tests.known import known
 from tests.methods.method_records import random_legal, reordered, scattered, surely_right, write_protected
 from tests.rows import each
 
@@ -114,7 +115,7 @@ def test_samples_are_needed_exactly_by_the_methods_that_say_so(name: str) -> Non
 
 def test_options_reach_the_function() -> None:
     record = random_legal(2)
-    assert score("conu", record, lambda_=1.0) == methods.conu(record.similarity, lambda_=1.0)
+    assert score("conu", record, lambda_=1.0) == methods.conu(known(record.similarity), lambda_=1.0)
     assert score("deg", record, temperature=3.0) != score("deg", record)
 
 

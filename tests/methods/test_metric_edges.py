@@ -22,8 +22,15 @@ graded = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 3.0]), st.sampled_fr
 
 
 def resampled(values: list[float], **fields: Any) -> ResampledMetric:
-    known = {"value": 0.5, "n": 9, "n_left_out": 1, "n_non_finite": 2, "n_resamples": len(values), "reason": ""}
-    return ResampledMetric(values=np.array(values), **(known | fields))
+    usual: dict[str, Any] = {
+        "value": 0.5,
+        "n": 9,
+        "n_left_out": 1,
+        "n_non_finite": 2,
+        "n_resamples": len(values),
+        "reason": "",
+    }
+    return ResampledMetric(values=np.array(values), **(usual | fields))
 
 
 def test_confidences_reach_from_0_to_1_and_bins_to_ten_thousand() -> None:
@@ -91,7 +98,7 @@ def test_the_shuffled_area_is_that_of_lm_polygraph(max_rejection: float) -> None
 
 
 def test_two_points_of_the_curve_are_enough() -> None:
-    """Of four answers, half of them rejected: means of the first three and of all; the best order has 2/3 and 1/2."""
+    """Half of four answers are rejected: means of the first three and of all; the best order has 2/3 and 1/2."""
     value = metrics.prr([1, 2, 3, 4], [1, 0, 0, 1], 0.5)
     assert value == pytest.approx(((1 / 3 + 1 / 2) / 2 - 1 / 2) / ((2 / 3 + 1 / 2) / 2 - 1 / 2))
 
@@ -167,9 +174,9 @@ def test_what_is_drawn_where_nothing_is_said() -> None:
     by_default = metrics.paired_difference("aurc", u, other, correct)
     assert by_default == metrics.paired_difference("aurc", u, other, correct, confidence_level=0.95, **told)
     assert by_default.n_resamples == 1000
-    many, kinds = np.random.default_rng(1).random((2, 30)), np.arange(30) % 2
-    exchanged = metrics.permutation_test("auroc", *many, kinds)
-    assert exchanged == metrics.permutation_test("auroc", *many, kinds, n_permutations=1000, seed=0)
+    (one, two), kinds = np.random.default_rng(1).random((2, 30)), np.arange(30) % 2
+    exchanged = metrics.permutation_test("auroc", one, two, kinds)
+    assert exchanged == metrics.permutation_test("auroc", one, two, kinds, n_permutations=1000, seed=0)
     assert exchanged * 1001 == pytest.approx(round(exchanged * 1001))
     assert (
         metrics.resample("aurc", u, correct).values.tolist()
@@ -249,10 +256,11 @@ def test_values_of_two_metrics_have_no_difference() -> None:
 
 
 def test_questions_may_be_read_once_only() -> None:
-    u, correct = np.random.default_rng(2).random((2, 8)), [1, 0, 1, 0, 1, 1, 0, 0]
+    (one, two), correct = np.random.default_rng(2).random((2, 8)), [1, 0, 1, 0, 1, 1, 0, 0]
     questions = [f"q{i // 2}" for i in range(8)]
-    once = metrics.paired_difference("auroc", *u, correct, questions=iter(questions))
-    assert once == metrics.paired_difference("auroc", *u, correct, questions=questions)
+    read_once: Any = iter(questions)
+    found = metrics.paired_difference("auroc", one, two, correct, questions=read_once)
+    assert found == metrics.paired_difference("auroc", one, two, correct, questions=questions)
 
 
 @pytest.mark.parametrize("ask", [metrics.bootstrap, metrics.resample, metrics.permutation_test])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,7 +125,7 @@ def test_calibration_error_bin_by_bin(rows: list[tuple[float, bool]], n_bins: in
         members = [m for m, c in enumerate(confidence) if b / n_bins < c <= (b + 1) / n_bins or (b == 0 and c == 0.0)]
         if members:
             gap = np.mean([correct[m] for m in members]) - np.mean([confidence[m] for m in members])
-            error += len(members) / len(rows) * abs(gap)
+            error += len(members) / len(rows) * abs(float(gap))
     assert metrics.expected_calibration_error(confidence, correct, n_bins) == pytest.approx(error, abs=1e-9)
     fifteen = metrics.expected_calibration_error(confidence, correct, 15)
     estimate = metrics.bootstrap("expected_calibration_error", confidence, correct, n_resamples=1)
@@ -149,7 +151,8 @@ def test_the_compatible_policy_ranks_nan_as_most_certain() -> None:
 
 
 def test_unjudged_answers_are_left_out_and_counted() -> None:
-    u, correct = [0.1, 0.9, 0.5, 0.7], [1, 0, math.nan, None]
+    u = [0.1, 0.9, 0.5, 0.7]
+    correct: Any = [1, 0, math.nan, None]
     estimate = metrics.bootstrap("auroc", u, correct, n_resamples=10)
     assert (estimate.value, estimate.n, estimate.n_left_out) == (1.0, 2, 2)
     assert metrics.prr(u, correct) == pytest.approx(1.0)
@@ -176,7 +179,9 @@ def test_non_finite_uncertainties_are_counted_and_logged(caplog: pytest.LogCaptu
         (metrics.expected_calibration_error, [], [], "no judged answer"),
     ],
 )
-def test_an_undefined_metric_is_nan_with_a_reason(metric, u, labels, reason: str) -> None:
+def test_an_undefined_metric_is_nan_with_a_reason(
+    metric: Callable[..., float], u: list[float], labels: list[float], reason: str
+) -> None:
     with pytest.warns(UndefinedMetric, match=reason):
         assert math.isnan(metric(u, labels))
     with warnings.catch_warnings():
@@ -228,7 +233,7 @@ def test_one_answer_has_a_risk() -> None:
         (lambda: metrics.bootstrap("auroc", [0.1], [1], confidence_level=95), "'confidence_level' must lie between"),
     ],
 )
-def test_bad_input_is_refused(call, message: str) -> None:
+def test_bad_input_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()
 
@@ -245,7 +250,7 @@ def test_input_is_not_changed() -> None:
 
 @given(answers, st.data())
 def test_multiplicities_mean_repeated_answers(rows: list[tuple[float, bool]], data: st.DataObject) -> None:
-    """What the bootstrap evaluates is the metric of the resample, answer by answer."""
+    """The bootstrap evaluates the metric of the resample, answer by answer."""
     u, correct = np.array([v for v, _ in rows]), np.array([float(right) for _, right in rows])
     drawn = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=len(rows), max_size=len(rows))))
     counts = np.bincount(drawn, minlength=len(rows)).astype(float)[None]
@@ -312,7 +317,10 @@ def test_resamples_of_one_class_are_counted_and_left_out() -> None:
     assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0)
 
 
-@each("metric", ["auroc", "prr", "aurc"])
+VALUES: dict[str, Callable[..., float]] = {"auroc": metrics.auroc, "prr": metrics.prr, "aurc": metrics.aurc}
+
+
+@each("metric", VALUES)
 def test_the_paired_comparison_is_symmetric(metric: str) -> None:
     u, correct = simulated(0, 150)
     other = u + np.random.default_rng(1).normal(size=u.size)
@@ -321,8 +329,8 @@ def test_the_paired_comparison_is_symmetric(metric: str) -> None:
     assert there.value == -back.value
     assert there.p_value == back.p_value
     assert (there.low, there.high) == pytest.approx((-back.high, -back.low), abs=1e-12)
-    values = {"auroc": metrics.auroc, "prr": metrics.prr, "aurc": metrics.aurc}
-    assert there.value == values[metric](u, correct) - values[metric](other, correct)
+    value_of = VALUES[metric]
+    assert there.value == value_of(u, correct) - value_of(other, correct)
 
 
 def test_equal_rankings_do_not_differ() -> None:
@@ -357,7 +365,7 @@ def test_few_answers_are_exchanged_in_all_ways_as_scipy_does(metric: str, seed: 
     rng = np.random.default_rng(seed)
     correct = rng.permutation([1, 1, 1, 0, 0, 0, 0, 0])
     a, b = (scipy.stats.rankdata(np.round(rng.normal(size=8) - share * correct, 1)) for share in (1.0, 0.3))
-    value_of = {"auroc": metrics.auroc, "prr": metrics.prr, "aurc": metrics.aurc}[metric]
+    value_of = VALUES[metric]
 
     def statistic(x: np.ndarray, y: np.ndarray) -> float:
         return round(value_of(x, correct) - value_of(y, correct), 12)
@@ -391,7 +399,7 @@ def test_a_permutation_test_needs_a_metric_of_order_and_both_kinds() -> None:
 
 @pytest.mark.slow
 def test_the_paired_test_holds_its_level_with_four_right_answers() -> None:
-    """Where a bootstrap calls two equally good scores different in far more than 5% of runs."""
+    """A bootstrap calls two equally good scores different in far more than 5% of runs."""
     found = {"permutation": 0, "bootstrap": 0}
     runs = 2000
     for seed in range(runs):

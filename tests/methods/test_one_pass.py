@@ -32,6 +32,7 @@ from semtoken.methods.observers.steps import Observer, Step
 from semtoken.support.almanac import load_questions
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
 from tests.core.shown import answer
+from tests.known import known
 from tests.replies.made import chat_reply
 from tests.rows import each
 
@@ -334,12 +335,13 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
     threshold = semtoken.Threshold.fit(answers, right, score="trace", alpha=0.4)
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
-    assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
+    kept = known(found.threshold)
+    assert found.fingerprint.method == kept.fingerprint.method == "trace"
     probabilities = [found.predict_proba(by_method("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
     assert probabilities == sorted(probabilities, reverse=True) and probabilities[0] - probabilities[2] > 0.4
     accepted = [found.decide(by_method("trace", risk)).action for risk in (-4.0, 4.0)]
     assert accepted == ["answer", "abstain"]
-    for refuse in (found.predict_proba, found.threshold.decide, lambda one: found.drift([one])):
+    for refuse in (found.predict_proba, kept.decide, lambda one: found.drift([one])):
         with pytest.raises(
             CalibratorMismatchError, match=r"scores by the method trace.* has those by rauq.*--methods trace"
         ):

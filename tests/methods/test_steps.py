@@ -1,4 +1,4 @@
-"""What a step gives an observer, against numbers worked out in another way."""
+"""The record that a step gives an observer, against numbers worked out in another way."""
 
 from __future__ import annotations
 

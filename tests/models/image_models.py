@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,10 @@ import transformers
 from tests import tiny
 from tests.models.plain_pass import with_wide_weights
 
+HIDDEN = 32
 TEXT = {
     "vocab_size": 480,
-    "hidden_size": 32,
+    "hidden_size": HIDDEN,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -300,7 +302,7 @@ def that_writes(*pieces: str, sure: float = 12.0) -> tuple[Any, Any]:
                 weight.zero_()  # a token is read alone
         for place, (token, following) in enumerate(itertools.pairwise(ids)):
             model.get_input_embeddings().weight[token, place] = 1.0
-            model.get_output_embeddings().weight[following, place] = sure / TEXT["hidden_size"] ** 0.5
+            model.get_output_embeddings().weight[following, place] = sure / math.sqrt(HIDDEN)
     return model.eval(), processor
 
 

@@ -169,7 +169,7 @@ def plain_passes(backend: TransformersBackend, model: Any = None) -> PlainPasses
 
 
 def off(way: Callable[[], Answers], plain: PlainPasses) -> float:
-    """How far the log-probabilities of a way are from plain passes, in nats, at the worst token."""
+    """The distance of a way's log-probabilities from plain passes, in nats, at the worst token."""
     worst = 0.0
     for prompt, ids, seen in way():
         if SIZES["pad_token_id"] in ids:

@@ -111,9 +111,9 @@ def test_a_model_that_fails_on_a_whole_text_with_an_image_is_refused() -> None:
 
 def test_texts_and_images_in_one_call() -> None:
     stc = reads_images("Gemma3")
-    text = [{"role": "user", "content": "who is it"}]
-    together = stc.generate([asked(), "who is it", text], max_new_tokens=4)
-    alone = [stc.generate([prompt], max_new_tokens=4)[0] for prompt in (asked(), "who is it", text)]
+    prompts: list[Any] = [asked(), "who is it", [{"role": "user", "content": "who is it"}]]
+    together = stc.generate(prompts, max_new_tokens=4)
+    alone = [stc.generate([prompt], max_new_tokens=4)[0] for prompt in prompts]
     assert [one.token_ids for one in together] == [one.token_ids for one in alone]
     assert [one.log_confidence for one in together] == pytest.approx([one.log_confidence for one in alone], abs=1e-4)
 
@@ -128,7 +128,7 @@ def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
     from_file[0]["content"][0] = {"type": "image", "path": str(tmp_path / "scan.png")}
     one, other = stc.generate([asked(), from_file], max_new_tokens=4)
     assert one.token_ids == other.token_ids
-    assert not stc.backend.joins
+    assert isinstance(stc.backend, TransformersBackend) and not stc.backend.joins
 
 
 def test_a_model_of_texts_says_that_it_reads_no_images() -> None:
@@ -145,7 +145,7 @@ def test_a_prefix_model_answers_images_and_refuses_texts() -> None:
 
 
 def test_other_parts_are_refused() -> None:
-    backend = reads_images("Llava").backend
+    stc = reads_images("Llava")
     for part in ({"type": "video", "video": "a"}, {"type": "image"}, "text", {"type": "text"}):
         with pytest.raises(InvalidInputError, match="must be a"):
-            backend.encode([[{"role": "user", "content": [part]}]])
+            stc.generate([[{"role": "user", "content": [part]}]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -132,8 +133,8 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
     assert backend.joins
     with passes_of(model) as passes:
         for numbers in ([0], [1, 2, 3, 4, 5, 6]):
-            waiting = [[Arrival(n, prompts[n], Decoding(max_new_tokens=2)) for n in numbers]]
-            backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
+            waiting = iter([[Arrival(n, prompts[n], Decoding(max_new_tokens=2)) for n in numbers]])
+            backend.generate_joining(partial(next, waiting, []), [watching])
     assert [rows * tokens for rows, tokens in (passes[0], passes[2])] == [14, reads]
     for n, prompt in enumerate(prompts):
         assert_of_one_pass(model, prompt, watching.completions[n].token_ids, watching.logs[n])
@@ -221,7 +222,7 @@ def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None
 
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
     random = np.random.default_rng(2)
-    clusters = TokenClusters(random.integers(0, 100, vocabulary.size), vocabulary)
+    clusters = TokenClusters(random.integers(0, 100, vocabulary.size).astype(np.int32), vocabulary)
     scorer = scorer_for(clusters, ScoringRules(preset))
     together, alone = AnswerScores(scorer), [AnswerScores(scorer) for _ in range(4)]
     blank = vocabulary.blank.nonzero()[0]

@@ -98,8 +98,10 @@ def test_normalisation_decomposes_and_can_be_left_out() -> None:
 def test_chat_formats_give_messages() -> None:
     own = prompt_format("Be brief: {question}", chat=True, stop_at_newline=False)
     assert own.prompt("Who?") == [{"role": "user", "content": "Be brief: Who?"}]
-    [message] = PROMPTS["chat"].prompt("Who?")
-    assert message["role"] == "user" and message["content"].endswith("Who?")  # type: ignore[index]
+    messages = PROMPTS["chat"].prompt("Who?")
+    assert isinstance(messages, list)
+    [message] = messages
+    assert message["role"] == "user" and message["content"].endswith("Who?")
 
 
 def test_braces_in_questions_and_templates_are_left_alone() -> None:

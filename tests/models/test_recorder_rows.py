@@ -121,9 +121,9 @@ def test_an_answer_with_a_row_without_a_distribution_never_gets_a_score(bad: int
     with suppress(InvalidLogits):
         fed(recorder, logits, ids)
     known = ids[:, : PROMPT + STEPS] if bad == STEPS - 1 else None
-    for ask in (lambda: recorder.running(known), lambda: recorder.running(), lambda: recorder.running()):
+    for sequences in (known, None, None):
         with pytest.raises(InvalidLogits, match=f"of step {bad} hold"):
-            ask()
+            recorder.running(sequences)
     with pytest.raises((InvalidLogits, BackendError)):
         recorder.answers(ids)
     recorder.reset()

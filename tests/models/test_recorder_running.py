@@ -17,7 +17,7 @@ from tests.models.plain_pass import generated
 from tests.models.test_transformers import PROMPTS, assert_same, full_logits, recorded, scorer
 
 
-class Watch(StoppingCriteria):  # type: ignore[misc]
+class Watch(StoppingCriteria):
     """Asks after every token, and stops the answers whose uncertainty is sure to be above a threshold."""
 
     def __init__(self, recorder: st.Recorder, threshold: float = 2.0) -> None:
@@ -30,7 +30,7 @@ class Watch(StoppingCriteria):  # type: ignore[misc]
         return torch.tensor([one.sequence_uncertainty_interval[0] > self.threshold for one in self.seen[-1]])
 
 
-class Asking(TextStreamer):  # type: ignore[misc]
+class Asking(TextStreamer):
     """A streamer that keeps what is known with each text."""
 
     def __init__(self, tokenizer: Any, recorder: st.Recorder) -> None:

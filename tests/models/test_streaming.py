@@ -69,8 +69,8 @@ def test_the_end_is_what_generate_gives(kind: str, options: dict[str, Any]) -> N
 
 def test_it_comes_while_it_is_written() -> None:
     stc = scorer()
-    calls = Calls(stc, at=4, do=lambda _: released.wait(20))
     released = threading.Event()
+    calls = Calls(stc, at=4, do=lambda _: released.wait(20))
     stream = stream_generate(stc, PROMPTS[0], max_new_tokens=200)
     assert [next(stream).running.n_tokens for _ in range(3)] == [1, 2, 3]
     assert calls.count <= 4

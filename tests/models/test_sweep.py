@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as IMAGE
 
-from tests.models.sweep import CAUSAL, IMAGE, PAGE, outcome_of, sweep
+from tests.models.sweep import PAGE, outcome_of, sweep
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -20,6 +20,7 @@ from semtoken.errors import (
     VocabularyMismatch,
 )
 from semtoken.models.probing.p_true import p_true_log_probs
+from semtoken.models.transformers import TransformersBackend
 from tests import tiny
 from tests.models.plain_pass import generated
 from tests.rows import each
@@ -206,7 +207,8 @@ def test_results_of_another_generation_are_refused() -> None:
 
 def test_bad_input_never_yields_a_number() -> None:
     stc = scorer()
-    for prompt in ("", "  \n", []):
+    blank: list[Any] = ["", "  \n", []]
+    for prompt in blank:
         with pytest.raises(InvalidInputError, match="Prompt 1"):
             stc.generate(["fine", prompt])
     with pytest.raises(InvalidInputError, match="2 prompts and 1 responses"):
@@ -229,6 +231,7 @@ def test_nothing_is_read_beyond_the_models_context() -> None:
         positions = given.get("position_ids")  # a text that is read alone has none
         read.append(given["input_ids"].shape[1] if positions is None else int(positions.max()) + 1)
 
+    assert isinstance(stc.backend, TransformersBackend)
     _ = stc.backend.proof  # no pass of it is counted
     handle = stc.model.register_forward_pre_hook(note, with_kwargs=True)
     with handle:

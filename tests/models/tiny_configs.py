@@ -156,7 +156,7 @@ def _number(name: str, value: int) -> int | None:
 
 
 def _layers(given: Mapping[str, Any]) -> tuple[int, list[int]] | None:
-    """How many layers there are by default, and those that are kept: a few, of every kind; None without kinds."""
+    """The number of layers by default, and those that are kept: a few, of every kind; None without kinds."""
     count = next(
         (given[name] for name in ("num_hidden_layers", "num_layers", "depth", "n_layer") if name in given), None
     )

@@ -124,7 +124,7 @@ def _file_of(test: str) -> str:
 
 
 def _kept(file: str) -> Path:
-    """Where it is kept what the tests of a file call, for as long as the file stays as it is."""
+    """The file that keeps what the tests of a file call, for as long as the file stays as it is."""
     version = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()[:12]
     return KEPT / f"{file.replace('/', '.')}.{version}.json"
 

@@ -21,7 +21,7 @@ def test_libraries_agree_where_they_compute_the_same(name: str) -> None:
 
     def column(end: str) -> np.ndarray:
         [found] = [one for one in scores if one.endswith(end)]
-        return scores[found].to_numpy(float)
+        return np.asarray(scores[found], dtype=float)
 
     probability = column("semtoken: probability")
     assert column(": MaximumSequenceProbability") == pytest.approx(probability, rel=1e-4, abs=1e-4)

@@ -1,4 +1,4 @@
-"""What is proposed to other projects: patches hold the files beside them and apply; entries have their list's form."""
+"""Proposals to other projects: patches hold the files beside them and apply; entries have their list's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the docs say that scoring costs follows from the kept figures of `make bench`."""
+"""The costs in the docs follow from the kept figures of `make bench`."""
 
 from __future__ import annotations
 

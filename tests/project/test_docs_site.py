@@ -87,7 +87,7 @@ def test_links_are_moved_and_code_is_not() -> None:
 
 
 class Loads(HTMLParser):
-    """What a page makes a browser load."""
+    """Addresses that a page makes a browser load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

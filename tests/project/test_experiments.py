@@ -481,7 +481,7 @@ def test_the_answers_of_the_fifth_protocol_say_what_the_pages_say() -> None:
 
 
 def test_the_readme_says_of_the_default_rule_what_its_scores_say() -> None:
-    lines = {}
+    lines: dict[tuple[str, str], dict[str, str]] = {}
     for file, name in (("headline", "candidate"), ("default_rule", "rule")):  # the small models' sets have both
         lines |= {
             (x["set"], x[name].replace(" ", "_")): x for x in lines_of(f"{file}/tables.csv") if x["judge"] == "exact"

@@ -127,7 +127,7 @@ def apply(source: Path, *headings: str, but: str = "") -> None:
 
 
 def run(source: Path, code: str, *arguments: str) -> str:
-    """What a program prints that runs on the copy."""
+    """The output of a program that runs on the copy."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

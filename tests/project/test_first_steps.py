@@ -10,7 +10,7 @@ import pytest
 
 import semtoken as st
 from semtoken.decisions import Answer, Predicate, ReadingOptions
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.records import DecisionRecord, answer_values, records_of
 from tests.cli.run import invoke
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_one_calibrator_holds_probabilities_and_a_threshold(tmp_path: Path) -> N
 
 def test_a_calibrator_of_decisions_decides_on_an_answer(tmp_path: Path) -> None:
     random, question = np.random.default_rng(0), Predicate("may_run", "May it run?")
-    records = []
+    records: list[DecisionRecord] = []
     for n, p in enumerate(random.beta(1.2, 0.4, 500).tolist()):
         values = answer_values(Answer(question, (p, 1 - p)), ReadingOptions())
         line = {"state": f"call {n}", "labels": {"may_run": bool(random.random() < p)}, "answers": {"may_run": values}}

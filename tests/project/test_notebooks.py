@@ -44,5 +44,5 @@ def test_notebooks_run(path: Path, tmp_path: Path) -> None:
 
 
 def kinds(notebook: nbformat.NotebookNode) -> list[list[set[str]]]:
-    """What each cell gives: printed text, or a result with its forms."""
+    """The outputs of each cell: printed text, or a result with its forms."""
     return [[{one.output_type, *one.get("data", {})} for one in cell.get("outputs", [])] for cell in notebook.cells]

@@ -1,4 +1,4 @@
-"""What the README shows is what its commands print, and it stays short."""
+"""The README shows what its commands print, and it stays short."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def sources() -> dict[Path, str]:
 
 
 def use_of(name: str, pattern: re.Pattern[Any], module: Path) -> Find:
-    """How a constant is used: from the start of a text, or from a place in it, everywhere; or anywhere in a text."""
+    """The use of a constant: from the start of a text, or from a place in it, everywhere; or anywhere in a text."""
     files = [module] if name.startswith("_") else sources()
     called = {use for path in files for use in re.findall(rf"\b{name}\.(\w+)\b", sources()[path])}
     anchored = called and called <= {"match", "fullmatch"}
@@ -107,7 +107,7 @@ def expressions() -> dict[str, tuple[re.Pattern[Any], Find]]:
             called = node.func if isinstance(node, ast.Call) else None
             if isinstance(called, ast.Attribute) and called.attr in METHODS and ast.unparse(called.value) == "re":
                 assert isinstance(node, ast.Call)
-                if isinstance(node.args[0], ast.Constant):
+                if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str | bytes):
                     pattern = re.compile(node.args[0].value)
                     anchored = getattr(pattern, called.attr) if called.attr in ("match", "fullmatch") else None
                     if called.attr != "compile":  # those have a name
@@ -139,7 +139,7 @@ def grows_too_fast(find: Find, run: Callable[[int], Any], n: int) -> bool:
 
 
 def units(pattern: re.Pattern[Any]) -> tuple[list[str], list[str]]:
-    """What may stand before a run, and what it repeats."""
+    """Texts that may stand before a run, and those that it repeats."""
     named = list(dict.fromkeys(characters(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))))
     singles = named[:: -(-len(named) // MOST_CHARACTERS) or 1] or ["a"]
     return ["", *singles], [*singles, *map("".join, itertools.permutations(singles, 2))]

@@ -1,4 +1,4 @@
-"""What a release needs: one version, addresses from one place, a report of the installation without private facts."""
+"""Needs of a release: one version, addresses from one place, a report of the installation without private facts."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def blocks() -> tuple[Block, ...]:
 
 @dataclass(frozen=True)
 class Page:
-    """What it takes to run the Python of a page, block after block, as its reader would."""
+    """The Python of a page, run block after block, as its reader would."""
 
     setup: str = ""
     """What the reader has: the page begins where it is there."""
@@ -461,7 +461,7 @@ def test_a_command_in_a_sentence_is_one(page: str, text: str) -> None:
 
 
 def test_no_command_writes_over_a_file_of_the_repository() -> None:
-    """What is kept changes by `make keep` alone, a step of a release."""
+    """Kept files change by `make keep` alone, a step of a release."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     tracked = set(listed.stdout.split("\0"))
     pages = [
@@ -579,7 +579,7 @@ def learn(words: Sequence[str], labeled: Path, learned: Path) -> None:
 
 
 def label_all(path: Path) -> None:
-    """What `semtoken label` writes, with the labels of string match instead of a person's."""
+    """The file that `semtoken label` writes, with the labels of string match instead of a person's."""
     from semtoken.support.almanac import is_correct, load_questions
 
     known = {question.id: question for question in load_questions("dev")}

@@ -1,4 +1,4 @@
-"""How many files one passes through who follows an input to its result: a reader of the code goes the same way.
+"""The files through which an input passes to its result: a reader of the code goes the same way.
 
 Counted are the files of the package in which a function runs, each once, and how often one goes from one file to
 another. Helpers that know nothing of scores are left out: nobody has to open them to follow.

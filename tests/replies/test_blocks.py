@@ -1,4 +1,4 @@
-"""Where clients put the block, and what is never taken for a final score."""
+"""Places where clients put the block, and blocks that are never taken for a final score."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 import semtoken as st
+from semtoken import Vocabulary
 from semtoken.core.given_tokens import as_tokens
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import read_answers
@@ -312,20 +313,22 @@ def test_every_option_of_a_check_arrives_wherever_replies_are_checked() -> None:
     """The settings are one object; what is no setting says where replies come from and where they go."""
     options = set(inspect.signature(rank_replies).parameters) - {"sources", "questions", "on_checked"}
     assert options == {one.name for one in fields(CheckSettings)}
+    vocabulary = as_tokens("almanac")
+    assert isinstance(vocabulary, Vocabulary)
     chosen = CheckSettings(
         format="vllm-chat",
         schema={"properties": {}},
         keep_tokens=False,
         distribution="processed",
-        vocabulary=as_tokens("almanac"),
+        vocabulary=vocabulary,
         rules=st.ScoringRules("paper"),
         methods=("perplexity",),
         temperature=0.5,
         answering_model="acme/model",
     )
     [(name, arrived)] = pickle.loads(pickle.dumps(checker(chosen))).keywords.items()
-    assert name == "settings" and arrived.vocabulary.texts == chosen.vocabulary.texts  # it is compared by identity
-    assert replace(arrived, vocabulary=chosen.vocabulary) == chosen
+    assert name == "settings" and arrived.vocabulary.texts == vocabulary.texts  # it is compared by identity
+    assert replace(arrived, vocabulary=vocabulary) == chosen
     assert all(getattr(chosen, one.name) != one.default for one in fields(chosen) if one.name != "calibrator")
 
 
@@ -477,7 +480,8 @@ def test_a_shape_may_keep_everything_under_a_name_that_saved_lines_use(
             return "pieces" in replies[0].get("reply", {})
 
     monkeypatch.setattr("semtoken.replies.formats.registry.known_shapes", lambda: (*known_shapes(), Pieces))
-    own, of_another = {"reply": {"pieces": []}}, {"id": "7", "reply": {"choices": []}}
+    own: dict[str, Any] = {"reply": {"pieces": []}}
+    of_another: dict[str, Any] = {"id": "7", "reply": {"choices": []}}
     path = write_lines(tmp_path / "lines.jsonl", (own, of_another))
     first, second = (one.read() for one in OpenedReplies([str(path)]))
     assert first.reply == own

@@ -9,12 +9,13 @@ import pytest
 
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.engine_tokens.passes import (
-    NAMELESS,
+    WITHOUT_NAME,
     as_scored,
     has_twice,
     merged_steps,
     steps_in_files,
 )
+from semtoken.core.engine_tokens.top_steps import Name
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
 from tests.replies.made import chat_chunk, events, item
@@ -89,10 +90,11 @@ def test_a_tool_call_that_lacks_tokens_has_no_number_and_the_answer_before_it_ke
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_an_entry_without_a_name_goes_and_all_others_keep_their_numbers(place: int) -> None:
+@pytest.mark.parametrize("nameless", sorted(WITHOUT_NAME, key=repr))
+def test_an_entry_without_a_name_goes_and_all_others_keep_their_numbers(nameless: Name, place: int) -> None:
     """A gateway dropped the names of a list, so that the chosen token is there once more, by its number alone."""
     others = [((None, word, None), -1.0 - k) for k, word in enumerate(WORDS[:4])]
-    entries = [*others[:place], (NAMELESS, -0.5), *others[place:]]
+    entries = [*others[:place], (nameless, -0.5), *others[place:]]
     for number, left in ((-0.5, others), (-0.625, entries)):
         own = [((None, "Rome", None), number)]
         [step] = as_scored([TopStep.of_columns(*map(tuple, zip(*own, *entries, strict=True)))])

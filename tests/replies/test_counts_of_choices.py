@@ -1,4 +1,4 @@
-"""Which tokens of a reply that repeats its prompts belong to the answers: those that its counts leave to them."""
+"""In a reply that repeats its prompts, the tokens that its counts leave to the answers belong to them."""
 
 from __future__ import annotations
 

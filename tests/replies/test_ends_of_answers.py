@@ -68,8 +68,8 @@ def test_a_token_that_ended_the_answer_counts_whatever_it_spells(field: str) -> 
 def test_a_request_without_a_stop_string_leaves_a_token_as_the_only_end() -> None:
     whole = chat_reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])])
     asked: dict[str, Any] = {"messages": []}
-    for options, ends in (({"request": asked}, 0.9), ({"request": asked | {"stop": ["\n"]}}, 1.0), ({}, 1.0)):
-        [found] = score_reply(whole, **options)
+    for request, ends in ((asked, 0.9), (asked | {"stop": ["\n"]}, 1.0), (None, 1.0)):
+        [found] = score_reply(whole, request=request)
         assert found.log_confidence == pytest.approx(NUMBER + math.log(ends), abs=1e-6)
 
 

@@ -93,7 +93,7 @@ def test_bounds_by_names_hold_the_number_by_ids(path: Path) -> None:
 
 
 def end_of_read(exchange: Exchange, text: str) -> int:
-    """Where the tokens of a stop string begin in the text of a reply that lists them."""
+    """The place where the tokens of a stop string begin in the text of a reply that lists them."""
     parsed_reply, _ = reading(exchange.reply)
     assert parsed_reply is not None
     behind = (

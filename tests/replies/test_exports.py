@@ -149,9 +149,9 @@ def test_two_different_replies_are_refused_with_their_paths_and_forms() -> None:
 
 def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
     by_id = {"q1": REPLY, "q2": OTHER, "q3": REPLY}
-    log = {"version": 2, "samples": [{"id": name, "output": one} for name, one in by_id.items()]}
+    samples = [{"id": name, "output": one} for name, one in by_id.items()]
     path = tmp_path / "all.json"
-    for value in (by_id, log, {"runs": [json.dumps(line) for line in log["samples"]]}):  # type: ignore[union-attr]
+    for value in (by_id, {"version": 2, "samples": samples}, {"runs": [json.dumps(line) for line in samples]}):
         path.write_text(json.dumps(value), encoding="utf-8")
         found = rank_replies([str(path)])
         assert {answer.id: answer.text for answer in found.answers} == {"q1": "Oslo", "q2": "Bergen", "q3": "Oslo"}

@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import SemtokenError
 from semtoken.replies import ReplyStream, read_reply, score_reply
 from semtoken.support.sse import EventReader
+from tests.examples import examples
 from tests.replies.recorded import STREAMED, clusters, recording
 
 LINES = st.sampled_from(
@@ -148,7 +150,7 @@ DAMAGE = {
     "an error": b'data: {"error": {"message": "out of memory"}}\n\n',
     "an error event": b'event: error\ndata: {"message": "out of memory"}\n\n',
 }
-HARMLESS = {
+HARMLESS: dict[str, Callable[[bytes], bytes]] = {
     "a byte-order mark": lambda stream: b"\xef\xbb\xbf" + stream,
     "carriage returns": lambda stream: stream.replace(b"\n", b"\r"),
     "both": lambda stream: stream.replace(b"\n", b"\r\n"),
@@ -170,7 +172,7 @@ def test_what_the_standard_allows_changes_nothing() -> None:
             assert numbers(change(stream.encode())) == expected, (name, how)
 
 
-@settings(max_examples=6 * settings.default.max_examples)  # shared by all streams
+@examples(6)  # shared by all streams
 @given(data=st.data())
 def test_a_damaged_stream_has_no_number(data: st.DataObject) -> None:
     """An event that is not understood, anywhere before the end: no number. One that is cut off: none either."""

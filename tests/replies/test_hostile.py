@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import Reply, ReplyStream, known_formats, read_reply, score_reply
+from tests.examples import examples
 from tests.replies.recorded import NAMES, STREAMED, clusters, recording
 from tests.rows import each
 
@@ -30,7 +31,7 @@ JUNK = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something is in a JSON value."""
+    """Paths of all members in a JSON value."""
     if path:
         yield path
     if isinstance(value, dict):
@@ -76,7 +77,7 @@ def must_end_well(reply: Any, format: str | None = None) -> None:
         assert 0 <= low <= high <= 1
 
 
-MORE = settings(max_examples=5 * settings.default.max_examples)
+MORE = examples(5)
 """Examples are shared by all recordings."""
 
 

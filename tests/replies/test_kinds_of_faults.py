@@ -142,7 +142,7 @@ def test_a_zero_without_a_list_among_lists_of_one_says_nothing(numbers: list[flo
 def test_a_character_whose_pieces_are_missing_is_told(data: st.DataObject) -> None:
     """Every character comes in pieces, each with its bytes. Without some of them there is a flag, or no number."""
     text = data.draw(st.text("aé日本😊", min_size=2, max_size=5)) + "b"
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"token": "\ufffd", "logprob": -0.31 - 0.01 * i, "bytes": [byte], "top_logprobs": []}
         for i, byte in enumerate(text.encode())
     ]

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from semtoken.errors import InvalidInputError
-from semtoken.replies.checking import RankedReplies, answers, rank_replies
+from semtoken.replies.checking import RankedReplies, rank_replies
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
+from semtoken.replies.checking.questions import join_questions
 from tests.cli.run import invoke
 from tests.json_lines import write_lines
 from tests.replies.test_check import reply
@@ -232,15 +233,14 @@ def test_replies_that_came_or_went_meanwhile_take_no_questions_of_others(
     for number in (1, 2):
         (folder / f"r{number}.json").write_text(json.dumps(answered(number)))
     asked = write_lines(tmp_path / "questions.jsonl", [{"question": "Q1?"}, {"question": "Q2?"}])
-    join = answers.join_questions
 
     def after_a_change(*given: Any) -> Any:
         if (folder / changed).exists():
             (folder / changed).unlink()
         else:
             (folder / changed).write_text(json.dumps(answered(0)))
-        return join(*given)
+        return join_questions(*given)
 
-    monkeypatch.setattr(answers, "join_questions", after_a_change)
+    monkeypatch.setattr("semtoken.replies.checking.answers.join_questions", after_a_change)
     with pytest.raises(InvalidInputError, match=said):
         rank_replies([str(folder)], questions=asked)

@@ -10,6 +10,7 @@ import pytest
 
 from semtoken.core.engine_tokens import TopToken
 from semtoken.replies import Reply, Segment, known_formats, read_reply
+from tests.known import known
 from tests.replies.recorded import NAMES, clusters, recording
 from tests.rows import each
 
@@ -56,7 +57,7 @@ def test_chosen_tokens_spell_the_part_they_belong_to(name: str) -> None:
         if segment.kind == "tool_call":
             continue
         pieces = [
-            t.bytes if t.bytes is not None else vocabulary.pieces[t.id] if t.id is not None else t.text.encode()
+            t.bytes if t.bytes is not None else vocabulary.pieces[t.id] if t.id is not None else known(t.text).encode()
             for t in (step.chosen for step in segment.steps)
         ]
         spelled = b"".join(pieces).decode("utf-8", "replace")

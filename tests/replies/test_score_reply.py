@@ -94,7 +94,8 @@ def test_methods_are_named_by_whatever_holds_names(names: Any) -> None:
     [answer] = st.score_reply(recording("vllm-chat").reply, methods=names)
     logs = [token.log_probability for token in answer.tokens]
     assert answer.scores["perplexity"] == pytest.approx(-math.fsum(logs) / len(logs))
-    [plain] = st.score_reply(recording("vllm-chat").reply, methods=np.array([], dtype=str))
+    none: Any = np.array([], dtype=str)
+    [plain] = st.score_reply(recording("vllm-chat").reply, methods=none)
     assert plain.scores == {}
 
 

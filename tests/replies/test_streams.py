@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.core.engine_tokens import TopStep, TopToken
@@ -17,6 +17,7 @@ from semtoken.errors import BackendError, InvalidInputError
 from semtoken.replies import Reply, ReplyEvent, ReplyStream, read_reply
 from semtoken.replies.formats.base import Delta
 from semtoken.replies.stream import SegmentKeeper
+from tests.examples import examples
 from tests.replies import made
 from tests.replies.recorded import STREAMED, recording
 from tests.rows import each
@@ -86,7 +87,7 @@ def test_what_the_engine_loses_in_streams_is_not_made_up(name: str) -> None:
         assert any("not in the message" in flag for flag in choice.flags)
 
 
-@settings(max_examples=4 * settings.default.max_examples)  # shared by all streams
+@examples(4)  # shared by all streams
 @given(name=st.sampled_from(STREAMED), data=st.data())
 def test_every_split_of_the_bytes_gives_the_same(name: str, data: st.DataObject) -> None:
     stream = recording(name).stream
@@ -142,7 +143,7 @@ def test_chunks_of_the_official_client(name: str) -> None:
 
 
 def test_running_events_of_a_stream() -> None:
-    """What a chunk adds is known with the chunk, but for pieces of characters, which wait for the whole."""
+    """Each chunk brings its tokens, but for pieces of characters, which wait for the whole."""
     stream = ReplyStream()
     seen = []
     for chunk in chunks_of("vllm-chat-awkward-ids"):

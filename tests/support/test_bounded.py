@@ -131,14 +131,15 @@ def test_lines_up_to_the_limit_are_those_of_the_file(lines: list[str], ended: bo
     text = "\n".join(lines) + "\n" * ended
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(safe_files, "LONGEST_LINE", 10)
-        for file in (io.StringIO(text, newline=""), io.BytesIO(text.encode())):
+        files: list[Any] = [io.StringIO(text, newline=""), io.BytesIO(text.encode())]
+        for file in files:
             expected = list(file)
             file.seek(0)
             if max(map(len, expected), default=0) <= 10:
-                assert list(safe_files.bounded_lines(file)) == expected  # type: ignore[type-var]
+                assert list(safe_files.bounded_lines(file)) == expected
             else:
                 with pytest.raises(OSError, match="is longer than"):
-                    list(safe_files.bounded_lines(file))  # type: ignore[type-var]
+                    list(safe_files.bounded_lines(file))
 
 
 def test_a_configuration_of_a_model_has_a_bound_of_its_own(tmp_path: Path) -> None:

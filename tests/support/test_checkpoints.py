@@ -311,7 +311,7 @@ def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_wi
     packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reads() -> int:
-        """How many files a process reads that begins now."""
+        """The number of files that a process reads which begins now."""
         sources._checksum.cache_clear()
         resolve("tiny")
         return sources._checksum.cache_info().misses

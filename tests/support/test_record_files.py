@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.files.record_files import SUFFIXES, as_file, read_records, read_rows, write_records
+from tests.examples import examples
 
 pytest.importorskip("pyarrow")
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 BLANKS = " \0\t\r\n;\u00a0\u3000\u200b\ufeff"
 SIGNS = st.sampled_from("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 formulas = st.builds(lambda blanks, sign, rest: blanks + sign + rest, st.text(BLANKS + "'", max_size=3), SIGNS, texts)
@@ -40,7 +41,7 @@ records = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("ending", SUFFIXES)
-@settings(max_examples=settings.default.max_examples // 2)
+@examples(0.5)
 @given(rows=st.lists(records, min_size=1, max_size=4))
 def test_records_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, Any]]

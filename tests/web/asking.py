@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from openai import OpenAI
+from pydantic import BaseModel
 
 from tests.web.servers import wait_until
 
@@ -26,6 +27,11 @@ CHAT: dict[str, Any] = {"model": "almanac", "messages": user(QUESTION)}
 def client_of(url: str) -> OpenAI:
     """The official client of a server."""
     return OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+
+
+def added_to(part: BaseModel) -> Any:
+    """The block that stands beside OpenAI's own fields; the official client keeps it as an extra."""
+    return (part.model_extra or {})["semtoken"]
 
 
 def post(url: str, path: str = "/v1/chat/completions", *, timeout: float = 60, **request: Any) -> httpx.Response:

@@ -23,5 +23,5 @@ def reply(*choices: dict[str, Any], model: str = "m") -> bytes:
 
 def event(content: str = "Lima", finish: str | None = None, index: int = 0) -> dict[str, Any]:
     """An event of a stream; one without content has no log-probabilities."""
-    said = {"delta": {"content": content}, "logprobs": LIMA} if content else {"delta": {}, "logprobs": None}
-    return {"choices": [{"index": index, **said, "finish_reason": finish}]}
+    delta, logprobs = ({"content": content}, LIMA) if content else ({}, None)
+    return {"choices": [{"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}]}

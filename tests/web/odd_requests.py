@@ -104,7 +104,7 @@ def right_request(chance: random.Random, model: str) -> tuple[str, bytes]:
     body: dict[str, Any] = {"model": model, **chance.choice([{}, {"semtoken": how}])}
     if path == "/v1/decisions":
         fields = {"choice": ("choices", "value"), "score": ("levels", "label")}
-        questions = [{"type": kind, "instructions": "Which?"} for kind in kinds]
+        questions: list[dict[str, Any]] = [{"type": kind, "instructions": "Which?"} for kind in kinds]
         for question, kind, options in zip(questions, kinds, texts, strict=True):
             if kind != "predicate":
                 listed, name = fields[kind]

@@ -13,7 +13,7 @@ import pytest
 from semtoken.decisions import Predicate, ReadingOptions
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.records import DecisionRecord, answer_values, records_of
 from tests.web.servers import wait_until
 from tests.web.test_journal_servers import exchange_at, started
 
@@ -22,7 +22,7 @@ ASKED = {"model": "almanac", "state": "x", "questions": {"late": {"type": "noul"
 
 def fitted(n: int, name: str = "late") -> DecisionCalibrator:
     """A calibrator of one predicate, from n labels of either side, one in ten of them against it."""
-    records = []
+    records: list[DecisionRecord] = []
     for number in range(2 * n):
         yes = (0.6 + 0.3 * (number % 7) / 7) if number % 2 else (0.4 - 0.3 * (number % 7) / 7)
         given = answer_values(Answer(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken import ScoredModel, TokenClusters, Vocabulary
+from semtoken.core.engine_tokens.top_steps import Name
 from semtoken.errors import BackendError, InvalidInputError
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.support.http_client import HttpReply
@@ -301,16 +302,20 @@ def log_softmax(values: list[float]) -> list[float]:
     return [value - total for value in values]
 
 
+def by_name(values: list[float]) -> dict[Name, float]:
+    return {(place, None, None): value for place, value in enumerate(values)}
+
+
 @given(logits=ROWS)
 def test_temperatures(logits: list[float]) -> None:
-    """Of the whole row, and of a row of which the last is not listed."""
+    """The whole row is listed, or all of it but the last."""
     raw, scaled = log_softmax(logits), log_softmax([2 * value for value in logits])
     for n in {len(logits), max(2, len(logits) - 1)}:
-        at_1, at_half = dict(enumerate(raw[:n])), dict(enumerate(scaled[:n]))
+        at_1, at_half = (by_name(values[:n]) for values in (raw, scaled))
         assert compare_temperatures(at_1, at_1)[0] == "raw"
         expected = "raw" if max(abs(a - b) for a, b in zip(raw[:n], scaled[:n], strict=True)) < 0.02 else "processed"
         assert compare_temperatures(at_1, at_half)[0] == expected
-    assert compare_temperatures({0: -1.0}, {0: -1.0})[0] == "unknown"
+    assert compare_temperatures(by_name([-1.0]), by_name([-1.0]))[0] == "unknown"
 
 
 class TestCommand:

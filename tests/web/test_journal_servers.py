@@ -112,8 +112,8 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
     }
 
     behaviour = answering(lambda received: replies[received.json()["user"]])
-    keep = ("--journal", str(tmp_path / "journal.db"), "--journal.texts=true")
-    keep += ("--tokenizer", "almanac", "--limits.reply-mb", "0.001")
+    keep = ["--journal", str(tmp_path / "journal.db"), "--journal.texts=true"]
+    keep += ["--tokenizer", "almanac", "--limits.reply-mb", "0.001"]
     with raw_upstream(behaviour) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
         for why, reply in replies.items():
             found = post(url, json=CHAT | {"user": why})

@@ -62,7 +62,8 @@ def asked(stc: ScoredModel, prompt: str, **changes: Any) -> dict[str, Any]:
 
 
 def completed(url: str, request: dict[str, Any]) -> dict[str, Any]:
-    return post(url, "/v1/completions", json=request).raise_for_status().json()
+    found: dict[str, Any] = post(url, "/v1/completions", json=request).raise_for_status().json()
+    return found
 
 
 @pytest.mark.parametrize("prompt", [PROMPTS[0], pytest.param(PROMPTS[1], marks=pytest.mark.slow)])

@@ -31,7 +31,7 @@ BEST = 20
 
 
 def log_probs(seed: int, likely: int) -> Any:
-    """Of a row in which one token of an option is among the best ones, and no other one."""
+    """Log-probabilities of a row in which one token of an option is among the best ones, and no other one."""
     logits = np.random.default_rng(seed).normal(size=VOCABULARY.size)
     logits[
         [number for number, text in enumerate(VOCABULARY.texts) if text.isalpha() and len(text) > 3][: 2 * BEST]

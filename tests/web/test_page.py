@@ -447,7 +447,7 @@ def test_a_doubt_of_form_is_not_marked_and_followed_meanings_are_named(
 
 @pytest.mark.slow
 def test_a_hundred_thousand_rows(opened: Opening) -> None:
-    many = [
+    many: list[dict[str, Any]] = [
         {"prompt": f"q{i}", "text": "a", "sequence_uncertainty": (i * 7919 % 100_003) / 100_003} for i in range(100_000)
     ]
     page = opened(many).page

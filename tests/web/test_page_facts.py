@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.web.page.facts import LOWEST, POINTS, calibrator_card
+from semtoken.guarantees.curves import LOWEST
+from semtoken.web.page.facts import POINTS, calibrator_card
 
 
 @pytest.fixture(scope="module")

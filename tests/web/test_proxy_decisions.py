@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from semtoken import ScoredModel
 from semtoken.decisions import Answer, Predicate, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.records import DecisionRecord, answer_values, records_of
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.serve.app import serve_app
@@ -28,7 +28,7 @@ from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
 from tests.rows import each
 from tests.web import lima
-from tests.web.asking import assert_error, client_of, post
+from tests.web.asking import added_to, assert_error, client_of, post
 from tests.web.conftest import in_front, proxy_of
 from tests.web.servers import Received, answering, response, running, silent
 from tests.web.test_serve_decisions import DECISIONS, STATE, SYSTEM_ONE
@@ -185,12 +185,12 @@ class TestPassedOn:
     def test_the_official_client(self, passing: str) -> None:
         reply = client_of(passing).decisions.create(model="tiny", input=STATE, questions=DECISIONS)
         assert [one.type for one in reply.answers] == ["predicate", "choice", "score"]
-        assert 0 < reply.answers[0].semtoken["option_mass"] < 1  # type: ignore[union-attr]
+        assert 0 < added_to(reply.answers[0])["option_mass"] < 1
 
     def test_a_calibrator_adds_what_it_knows(self, served: str) -> None:
         asked = {"model": "tiny", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
         p = ask(served, "/v1/systemone", asked).json()["answers"]["late"]["noul"]
-        records = []
+        records: list[DecisionRecord] = []
         for number in range(200):
             share = max(p, 1 - p) if number % 2 else 0.6
             yes = share if p >= 0.5 else 1 - share
@@ -256,7 +256,7 @@ class TestAskedAsTexts:
         )
         assert reply.model == "tiny"
         assert reply.answers[3].type == "refusal"
-        assert "cannot be told apart" in reply.answers[3].semtoken["refusal"]  # type: ignore[union-attr]
+        assert "cannot be told apart" in added_to(reply.answers[3])["refusal"]
         assert reply.usage.input_tokens > 0
 
     @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ class TestRecordedUpstream:
             choice = {"type": "choice", "instructions": "Which?", "choices": [{"value": v} for v in ("p", "q", "r")]}
             answer = client_of(url).decisions.create(model="m", input="x", questions=[choice]).answers[0]  # type: ignore[list-item]
             [request] = upstream.requests
-        block = answer.semtoken  # type: ignore[union-attr]
+        block = added_to(answer)
         assert [one.probability for one in answer.probabilities] == pytest.approx([5 / 7, 0, 2 / 7])  # type: ignore[union-attr]
         assert block["option_mass"] == pytest.approx(0.7)
         assert block["bounds"][1] == pytest.approx([0, 0.1 / 0.8])
@@ -332,7 +332,7 @@ class TestRecordedUpstream:
     def test_mass_elsewhere_is_flagged(self) -> None:
         with in_front(chat_reply(("Well", 0.8), ("Yes", 0.1), ("No", 0.05)), decisions="chat") as (url, _):
             reply = client_of(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
-        assert "off_option_mass" in reply.answers[0].semtoken["flags"]  # type: ignore[union-attr]
+        assert "off_option_mass" in added_to(reply.answers[0])["flags"]
 
     def test_nothing_is_made_of_lists_without_an_option(self) -> None:
         with in_front(chat_reply(("Well", 0.9)), decisions="chat") as (url, _):

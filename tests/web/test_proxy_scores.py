@@ -13,9 +13,9 @@ import pytest
 from openai import AsyncOpenAI
 
 from semtoken import TokenClusters, Vocabulary
+from semtoken.core import GrowingAnswer
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import PROMPT, Question, load_questions
-from semtoken.web.proxy import scoring
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests import tiny
@@ -112,7 +112,7 @@ class TestInFrontOfServe:
 
     def test_many_at_once_with_the_asynchronous_client(self, proxy: str) -> None:
         async def ask(client: AsyncOpenAI) -> Any:
-            stream: Any = await client.chat.completions.create(**CHAT, stream=True)  # type: ignore[call-overload]
+            stream: Any = await client.chat.completions.create(**CHAT, stream=True)
             return [chunk async for chunk in stream][-1].choices[0].semtoken
 
         async def ask_all() -> list[Any]:
@@ -155,7 +155,7 @@ class TestInFrontOfServe:
 
     @each(("settings", "words"), [({}, ""), ({"proxy_for": "almanac-large"}, "almanac-large")])
     def test_clusters_of_another_tokenizer_give_a_reason(
-        self, served: str, settings: dict[str, str], words: str
+        self, served: str, settings: dict[str, Any], words: str
     ) -> None:
         vocabulary = Vocabulary.from_tokenizer(tiny.wordpiece())
         other = TokenClusters(np.arange(vocabulary.size), vocabulary)
@@ -253,5 +253,5 @@ class TestReplies:
         def break_down(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(scoring.GrowingAnswer, "finish", break_down)
+        monkeypatch.setattr(GrowingAnswer, "finish", break_down)
         assert "ZeroDivisionError" in self.block(replaying)["reason"]

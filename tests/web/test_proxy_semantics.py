@@ -586,7 +586,8 @@ def test_without_block_knows_both_spellings() -> None:
 
 @each("name", ["top_logprobs", "decision_requests", "max_connections", "scoring_threads"])
 def test_one_is_enough_of_what_a_proxy_may_do_and_none_is_refused(name: str) -> None:
-    few: dict[str, Any] = {name: 1}
-    assert getattr(ProxySettings("http://127.0.0.1:9", **few), name) == 1
+    one: dict[str, Any] = {name: 1}
+    none: dict[str, Any] = {name: 0}
+    assert getattr(ProxySettings("http://127.0.0.1:9", **one), name) == 1
     with pytest.raises(InvalidInputError, match=rf"{name} must be .*, got 0"):
-        ProxySettings("http://127.0.0.1:9", **{name: 0})
+        ProxySettings("http://127.0.0.1:9", **none)

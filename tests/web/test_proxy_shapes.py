@@ -75,7 +75,7 @@ def asked_for(shape: type[Shape], top: int) -> dict[str, Any]:
 def ask(url: str, name: str, body: Mapping[str, Any] = MappingProxyType({})) -> httpx.Response:
     """The reply to a request that says nothing of log-probabilities but what is in the body."""
     path = path_of(shape_of(name))
-    return post(url, path, json=plain(shape_of(name)) | body, headers={"x-recording": name})
+    return post(url, path, json={**plain(shape_of(name)), **body}, headers={"x-recording": name})
 
 
 def expected(sent: Any, clusters: TokenClusters, request: Mapping[str, Any] | None = None) -> Any:
@@ -257,7 +257,8 @@ class TestMethods:
     ) -> None:
         """Asked for by the client, or by the proxy itself."""
         methods = ("perplexity", "rauq")
-        own, ours = ({"methods": methods}, {}) if by_default else ({}, {"semtoken": {"methods": methods}})
+        own: dict[str, Any] = {"methods": methods} if by_default else {}
+        ours = {} if by_default else {"semtoken": {"methods": methods}}
         with proxy_of(upstream.url, almanac_clusters, page=False, **own) as url:
             block = ask(url, "llama-cpp", ours).json()["semtoken"]
         assert "rauq" in block["scores_refused"] and "sequence_uncertainty" in block and "scores" not in block

@@ -65,7 +65,8 @@ def said(url: str, body: Any, **headers: str) -> httpx.Response:
 
 
 def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., str]) -> None:
-    url, seen = start(), []
+    url = start()
+    seen: list[str] = []
     while items := asked(url, "ann").json()["items"]:
         first = items[0]
         assert set(first) == {"id", "question", "answer", "doubts", "model"}  # not how sure the model was

@@ -39,6 +39,7 @@ from tests import tiny
 from tests.rows import each
 from tests.web.asking import (
     ROUNDING,
+    added_to,
     assert_bad_request,
     assert_error,
     block_of,
@@ -87,8 +88,9 @@ class TestChat:
         assert choice.message.content == text_of(expected)
         assert choice.finish_reason == "stop"
         assert choice.logprobs is None
-        check_block(choice.semtoken, expected)
-        assert "tokens" not in choice.semtoken
+        block = added_to(choice)
+        check_block(block, expected)
+        assert "tokens" not in block
         assert reply.usage is not None
         assert reply.usage.completion_tokens == len(expected.tokens)
 
@@ -174,7 +176,7 @@ class TestChat:
     def test_parts_and_competing_meanings_on_request(self, client: OpenAI, expected: Any, almanac: Any) -> None:
         wanted = {"parts": "word", "competing": 2}
         reply = client.chat.completions.create(model="almanac", messages=ASKED, extra_body={"semtoken": wanted})
-        block = reply.choices[0].semtoken
+        block = added_to(reply.choices[0])
         parts = expected.parts("word")
         assert [part["text"] for part in block["parts"]] == [part.text for part in parts]
         confidences = [part.confidence for part in parts]
@@ -218,7 +220,8 @@ class TestChat:
 
     def test_parts_of_text(self, client: OpenAI, expected: Any) -> None:
         parts = [{"type": "text", "text": QUESTION[:9]}, {"type": "text", "text": QUESTION[9:]}]
-        reply = client.chat.completions.create(model="almanac", messages=[{"role": "user", "content": parts}])  # type: ignore[list-item]
+        messages: Any = [{"role": "user", "content": parts}]
+        reply = client.chat.completions.create(model="almanac", messages=messages)
         assert reply.choices[0].message.content == text_of(expected)
 
 
@@ -233,7 +236,7 @@ class TestCompletions:
             assert len(reply.choices) == 2 * (2 if prompt == [self.PROMPT] * 2 else 1)
             for choice in reply.choices:
                 assert choice.text == text_of(expected)
-                check_block(choice.semtoken, of_ids if prompt in (ids, [ids]) else expected)  # type: ignore[attr-defined]
+                check_block(added_to(choice), of_ids if prompt in (ids, [ids]) else expected)
             assert reply.usage is not None
             assert reply.usage.prompt_tokens == len(ids) * len(reply.choices) // 2
 
@@ -250,7 +253,7 @@ class TestCompletions:
         *said, last = client.completions.create(model="almanac", prompt=self.PROMPT, stream=True, logprobs=0)
         assert "".join(c.choices[0].text for c in said) == text_of(expected)
         assert [c.choices[0].logprobs.text_offset for c in said] == [[t.start] for t in expected.tokens]  # type: ignore[union-attr]
-        check_block(last.choices[0].semtoken, expected, final=True)  # type: ignore[attr-defined]
+        check_block(added_to(last.choices[0]), expected, final=True)
 
     def test_stop(self, client: OpenAI, expected: Any) -> None:
         word = text_of(expected)
@@ -434,7 +437,7 @@ def small(broken: bool = False) -> ScoredModel:
         with torch.no_grad():
             model.lm_head.weight[7] = float("nan")
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
-    clusters = TokenClusters(np.random.default_rng(0).integers(0, 100, vocabulary.size), vocabulary)
+    clusters = TokenClusters(np.random.default_rng(0).integers(0, 100, vocabulary.size).astype(np.int32), vocabulary)
     return ScoredModel(model, tokenizer_without_end, clusters)
 
 

@@ -22,7 +22,7 @@ from semtoken.web.serve.open_decisions import OpenDecisions
 from semtoken.web.serve.orders import DecisionOrder
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
-from tests.web.asking import client_of, post, user
+from tests.web.asking import added_to, client_of, post, user
 from tests.web.conftest import serving
 from tests.web.odd_requests import odd_request
 from tests.web.servers import connected, posted
@@ -95,7 +95,7 @@ class TestOpenAIClient:
         assert [one.label for one in score.probabilities] == ["Can wait", "Soon", "Today"]
         assert reply.usage.output_tokens == 0
         assert reply.usage.total_tokens == reply.usage.input_tokens > 0
-        assert predicate.semtoken["option_mass"] == pytest.approx(expected[0].option_mass, abs=1e-5)
+        assert added_to(predicate)["option_mass"] == pytest.approx(expected[0].option_mass, abs=1e-5)
 
     def test_messages_and_tool_calls_are_input(self, client: OpenAI) -> None:
         items: Any = [
@@ -108,7 +108,7 @@ class TestOpenAIClient:
 
     def test_errors_are_its_own(self, client: OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as caught:
-            client.decisions.create(model="tiny", input=STATE, questions=[{**DECISIONS[1], "choices": []}])
+            client.decisions.create(model="tiny", input=STATE, questions=[DECISIONS[1] | {"choices": []}])
         assert caught.value.param == "questions[0].choice.choices"
         with pytest.raises(openai.NotFoundError):
             client.decisions.create(model="another", input=STATE, questions=DECISIONS)
@@ -123,10 +123,10 @@ class TestOpenAIClient:
         [answer] = reply.answers
         [expected] = stc.decide(STATE, [Choice("What is the tone?", _options())], reading="words", orders=2)
         assert [one.probability for one in answer.probabilities] == pytest.approx(expected.probabilities, abs=1e-5)  # type: ignore[union-attr]
-        assert answer.semtoken["order_spread"] == pytest.approx(expected.order_spread, abs=1e-5)  # type: ignore[union-attr]
+        assert added_to(answer)["order_spread"] == pytest.approx(expected.order_spread, abs=1e-5)
 
     def test_a_refused_question_leaves_the_others(self, client: OpenAI) -> None:
-        same = {"type": "choice", "instructions": "Which?", "choices": [{"value": "Yes"}, {"value": "yes"}]}
+        same: Any = {"type": "choice", "instructions": "Which?", "choices": [{"value": "Yes"}, {"value": "yes"}]}
         reply = client.decisions.create(
             model="tiny", input=STATE, questions=[same, DECISIONS[0]], extra_body={"semtoken": {"reading": "words"}}
         )

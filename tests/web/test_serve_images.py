@@ -18,7 +18,7 @@ from semtoken.models.transformers import TransformersBackend
 from semtoken.web.serve.service import Offer
 from tests.models.image_models import image_model
 from tests.rows import each
-from tests.web.asking import client_of, user
+from tests.web.asking import added_to, client_of, user
 from tests.web.conftest import serving
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50, 3), dtype=np.uint8))
@@ -54,9 +54,10 @@ def test_an_image_or_a_text_is_answered_as_in_python(
 ) -> None:
     messages = asked(data_url(PICTURE)) if image else user("who is it")
     [expected] = stc.generate([messages], max_new_tokens=5)
-    reply = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5, stream=stream)
+    request: dict[str, Any] = {"model": "tiny", "messages": messages, "max_tokens": 5, "stream": stream}
+    reply = client.chat.completions.create(**request)
     last = [chunk for chunk in reply if chunk.choices][-1] if stream else reply
-    block = last.choices[0].model_extra["semtoken"]
+    block = added_to(last.choices[0])
     assert block["sequence_uncertainty"] == pytest.approx(expected.sequence_uncertainty, abs=1e-4)
 
 

@@ -121,6 +121,6 @@ def _look_alike_answer(fact: Fact, others: dict[str, Fact]) -> Forms:
 
 
 def _draw_splits(facts: list[Fact], rng: np.random.Generator) -> dict[str, str]:
-    names, shares = zip(*SPLITS, strict=True)
+    names, shares = [name for name, _ in SPLITS], [share for _, share in SPLITS]
     groups = dict.fromkeys(fact.group for fact in facts)
     return dict(zip(groups, rng.choice(names, size=len(groups), p=shares).tolist(), strict=True))

@@ -7,7 +7,7 @@ removed have a similarity that depends on how much was removed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from research.training.almanac.facts import Fact, texts
@@ -129,8 +129,9 @@ class _Maker:
         return texts(fact.answer) if self.world.answers.get(fact.key) == answer else answer.names
 
     def _question(self, fact: Fact) -> str:
-        wordings = getattr(WORDINGS[fact.relation], self.wordings)
-        return self.rng.choice(wordings).format(s=self.rng.choice(texts(fact.subject)))
+        wordings: Sequence[str] = getattr(WORDINGS[fact.relation], self.wordings)
+        wording = self.rng.choice(wordings)
+        return wording.format(s=self.rng.choice(texts(fact.subject)))
 
     def _ask(self, fact: Fact, one: str, two: str, kind: str) -> Pair:
         """Both answers with the same question; some with two wordings of it, some as sentences."""

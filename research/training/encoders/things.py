@@ -177,8 +177,8 @@ def _things(facts: list[Fact], families: Families) -> dict[tuple[str, str], Thin
             seen[kind, names[0]][role] = [name for name in known if name in names]
     things = {}
     for (kind, main), by_role in seen.items():
-        names = tuple(dict.fromkeys(name for role_names in by_role.values() for name in role_names))
-        things[kind, main] = Thing(kind, names, families.of(main))
+        every = dict.fromkeys(name for role_names in by_role.values() for name in role_names)
+        things[kind, main] = Thing(kind, tuple(every), families.of(main))
     return things
 
 

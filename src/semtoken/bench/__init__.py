@@ -4,8 +4,8 @@ settings.py, plan.py    what a run is asked to do -> its steps, and the files th
 run.py                  a run from its settings to its files; storage.py and manifest.py write them
 datasets.py             question sets
 models.py               models that answer, one at a time, and what is asked of them; controls.py
-work.py                 one pass over the questions as plain data, run by an executor (`semtoken.support.executors`);
-                        recorders.py has what each of them records, from the questions of a shard (shard_inputs.py)
+passes.py               one pass over the questions as plain data, and the questions of a shard; recorders.py has what
+                        each pass records, work.py is a pass as executors run it (`semtoken.support.executors`)
 judges/                 right or wrong
 read_results.py         a run read back into the numbers (results.py) that report/ turns into tables, figures and a page
 estimate.py             how long a run will take, from a trial on a few questions

@@ -34,7 +34,7 @@ class Models:
 
     def answering(self, label: str) -> Backend:
         """The loaded model with this label; loading it releases the one before it."""
-        choice = self.choice(label)
+        choice = self._settings.choice(label)
         return self._take(f"model {label}", lambda: _load(choice))
 
     def asking(self, kind: str) -> AskPairs:
@@ -48,7 +48,7 @@ class Models:
         from transformers import AutoTokenizer
 
         if label not in self._tokenizers:
-            choice = self.choice(label)
+            choice = self._settings.choice(label)
             source = resolve(choice.source)
             if source.is_gguf:
                 self._tokenizers[label] = load_tokenizer(Path(source.path))
@@ -57,10 +57,6 @@ class Models:
                     source.path, revision=choice.revision, trust_remote_code=choice.trust_remote_code
                 )
         return self._tokenizers[label]
-
-    def choice(self, label: str) -> ModelSettings:
-        """The settings of the model with this label."""
-        return next(model for model in self._settings.models if model.label == label)
 
     def release(self) -> None:
         """Free the memory of the loaded model."""

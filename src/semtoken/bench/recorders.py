@@ -16,13 +16,14 @@ from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control
 from semtoken.bench.judges import AnswerToJudge, correctness
 from semtoken.bench.judges.kinds import judge_from
 from semtoken.bench.judges.llm import LLMJudge
+from semtoken.bench.models import Models
+from semtoken.bench.passes import CellPass, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
 from semtoken.bench.plan import clustering_of
-from semtoken.bench.shard_inputs import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep, reason_of
 from semtoken.bench.statistics import Timings, UniquePairs, record_greedy, record_samples
 from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, read_by_length
 from semtoken.bench.statistics.pairs import special_token_ids
 from semtoken.bench.statistics.recording import p_true_fields
-from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, RecordingStep, Tokens, watch_steps
+from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, Tokens, watch_steps
 from semtoken.bench.storage import columns_of, load_clustering, table_of
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
@@ -38,10 +39,6 @@ from semtoken.support.extras import require
 log = logging.getLogger(__name__)
 
 
-def _answering(context: Context) -> Backend:
-    return context.models.answering(context.cell.model)
-
-
 def _of_one_step(fields: Callable[[ShardInputs, Timings], Sequence[Mapping[str, Any]]]) -> Recorder:
     """A recorder of a work of one step, from the function that gives the fields of every question of a shard."""
 
@@ -53,31 +50,31 @@ def _of_one_step(fields: Callable[[ShardInputs, Timings], Sequence[Mapping[str, 
     return record
 
 
-def greedy(context: Context) -> Recorder:
+def greedy(work: CellPass, models: Models) -> Recorder:
     """Records the greedy answer to each question, with its log-probabilities and the best alternatives of each step."""
-    backend, columns = _answering(context), columns_of("greedy")
+    backend, columns = models.answering(work.cell.model), columns_of("greedy")
 
     def fields(part: ShardInputs, timings: Timings) -> list[dict[str, Any]]:
         with _passes(backend, timings):
-            found = record_greedy(backend, part.prompts, columns, context.decoding, timings, context.progress)
+            found = record_greedy(backend, part.prompts, columns, work.decoding, timings, part.progress)
         return [{name: getattr(generation, name) for name in columns} for generation in found]
 
     return _of_one_step(fields)
 
 
-def samples(context: Context) -> Recorder:
+def samples(work: CellPass, models: Models) -> Recorder:
     """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any.
 
     The same seed gives the same samples whatever else is asked in the same call.
     """
-    backend, columns = _answering(context), columns_of("samples")
+    backend, columns = models.answering(work.cell.model), columns_of("samples")
     needs = {"hidden_states"} if "states" in backend.gives else set()
-    decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
+    decoding = replace(work.decoding, share_prefix=False)  # the seconds of samples are compared with each other
 
     def fields(part: ShardInputs, timings: Timings) -> list[dict[str, Any]]:
         empty = [Generation(text="", token_ids=()) for _ in part.prompts]
         with _passes(backend, timings):
-            found = record_samples(backend, part.prompts, empty, needs, decoding, timings, context.progress)
+            found = record_samples(backend, part.prompts, empty, needs, decoding, timings, part.progress)
         return [{name: getattr(generation, name) for name in columns} for generation in found]
 
     return _of_one_step(fields)
@@ -89,23 +86,23 @@ def _passes(backend: Backend, timings: Timings) -> AbstractContextManager[None]:
     return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 
 
-def p_true(context: Context) -> Recorder:
+def p_true(work: CellPass, models: Models) -> Recorder:
     """Record the log-probabilities of "True" and "False" when the model is asked whether its own answer is true."""
-    backend, spelling = _answering(context), context.settings.p_true_spelling
+    backend, spelling = models.answering(work.cell.model), work.settings.p_true_spelling
 
     def fields(part: ShardInputs, timings: Timings) -> list[Fields]:
         with timings.measure("p_true"):
-            return p_true_fields(backend, part.generations, spelling, context.decoding.batch_size)
+            return p_true_fields(backend, part.generations, spelling, work.decoding.batch_size)
 
     return _of_one_step(fields)
 
 
-def watched(context: Context) -> Recorder:
+def watched(work: CellPass, models: Models) -> Recorder:
     """Record statistics of the answering model for the greedy answers, all that are missing in one pass.
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    backend = _answering(context)
+    backend = models.answering(work.cell.model)
     watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
@@ -118,7 +115,7 @@ def watched(context: Context) -> Recorder:
             except BackendError as error:  # the others have theirs
                 wanted.pop(step.name)
                 yield UnrecordedStep(step, str(error))
-        size = context.decoding.batch_size
+        size = work.decoding.batch_size
         places = read_by_length(backend, part.prompts, answers, wanted, timings, batch_size=size)
         for step in part.missing:
             if (watch := wanted.get(step.name)) is not None:
@@ -128,21 +125,22 @@ def watched(context: Context) -> Recorder:
     return record
 
 
-def clustered(context: Context) -> Recorder:
+def clustered(work: CellPass, models: Models) -> Recorder:
     """Record the STC scores of the greedy answers by all clusterings and rules that are missing, in one pass.
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    backend, cell = _answering(context), context.cell
+    backend, cell = models.answering(work.cell.model), work.cell
     # Controls share the main clustering's vocabulary and its index.
-    main = load_clustering(context.run, cell.clusterings[0]) if cell.clusterings else None
-    scorer_of = cache(partial(_scorer, context, main))  # kept for all shards: a scorer is made from a whole vocabulary
+    main = load_clustering(work.run, cell.clusterings[0]) if cell.clusterings else None
+    # Kept for all shards: a scorer is made from a whole vocabulary.
+    scorer_of = cache(partial(_scorer, work, backend, main))
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         scorers = {step.name: scorer_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [answer.token_ids for answer in part.generations]
-        size = context.decoding.batch_size
+        size = work.decoding.batch_size
         scored = clustered_scores(backend, part.prompts, answers, scorers, timings, batch_size=size) if scorers else {}
         for step in part.missing:
             if step.name == _ROW_MEANS and main is not None:
@@ -170,31 +168,32 @@ def _row_means(clusters: TokenClusters, generations: Sequence[Generation]) -> It
         yield {"stc_log_score": row_means_log_score(clusters, generation.token_ids, generation.log_probs)}
 
 
-def _scorer(context: Context, main: TokenClusters | None, name: str) -> Scorer:
+def _scorer(work: CellPass, backend: Backend, main: TokenClusters | None, name: str) -> Scorer:
     """The scorer of the step with this name; `main` is the clustering that methods use, if there is any."""
-    settings = context.settings
+    settings = work.settings
     rules: dict[str, Any] = {name: getattr(settings, name) for name in ("preset", "equality", "function_words")}
     rules |= dict(STEP[name].rules or {}) if name in STEP else {}
     if main is None:  # the rules of the run count none
-        return scorer_for(_answering(context).vocabulary, ScoringRules(**rules))
+        return scorer_for(backend.vocabulary, ScoringRules(**rules))
     clusters = main
     if name.startswith(PREFIX) and (chosen := settings.controls):
         counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
         clusters = control_clusters(main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
         rules |= control_of(name)[0].rules
     elif name not in STEP:
-        clusters = load_clustering(context.run, clustering_of(context.cell, name))
+        clusters = load_clustering(work.run, clustering_of(work.cell, name))
     scored = ScoringRules(**rules)
     return Scorer(clusters.vocabulary, scored, clusters if scored.clustering else None)
 
 
-def pairs(step: RecordingStep, context: Context) -> Recorder:
-    """Record a statistic that compares pairs of texts; `step` is one of `PAIR_STEPS`."""
-    compute, models = step.pairs, context.models
-    assert compute is not None
+def pairs(work: CellPass, models: Models) -> Recorder:
+    """Record a statistic that compares pairs of texts; the work is named after one of `PAIR_STEPS`."""
+    step = STEP[work.name]
+    assert step.pairs is not None
+    compute = step.pairs
     ask = models.asking(step.asks)
     # The tokenizer alone: the model that answered need not be in memory beside the one that is asked.
-    tokenizer = models.tokenizer(context.cell.model)
+    tokenizer = models.tokenizer(work.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
     def fields(part: ShardInputs, timings: Timings) -> list[Fields]:
@@ -208,10 +207,10 @@ def pairs(step: RecordingStep, context: Context) -> Recorder:
 CORRECT = "correct"
 
 
-def judgements(name: str, context: Context) -> Recorder:
-    """Record the verdicts of the judge with this name."""
-    choice = next(judge for judge in context.settings.judges if judge.name == name)
-    judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
+def judgements(work: CellPass, models: Models) -> Recorder:
+    """Record the verdicts of the judge after whom the work is named."""
+    choice = next(judge for judge in work.settings.judges if f"judge:{judge.name}" == work.name)
+    judge = judge_from(choice, model=work.cell.model, dataset=work.cell.dataset)
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         pyarrow = require("pyarrow", extra="bench")
@@ -247,7 +246,7 @@ def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[Float
     return values, time.perf_counter() - start
 
 
-def scores(context: Context) -> Recorder:
+def scores(work: CellPass, models: Models) -> Recorder:
     """Score every answer by each method, a column each; a method that fails does not stop the others."""
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
@@ -267,16 +266,15 @@ def scores(context: Context) -> Recorder:
     return record
 
 
-def recorder_of(work: str, context: Context) -> Recorder:
-    """The function that computes the steps of the work with this name."""
-    if work.startswith("judge:"):
-        return judgements(work.partition(":")[2], context)
-    makers: dict[str, Callable[[Context], Recorder]] = {
+def recorder_of(work: CellPass, models: Models) -> Recorder:
+    """The function that computes the steps of a work."""
+    makers: dict[str, Callable[[CellPass, Models], Recorder]] = {
         "greedy": greedy,
         "samples": samples,
         "stc": clustered,
         "watched": watched,
         "p_true": p_true,
         "scores": scores,
+        "judge": judgements,
     }
-    return makers[work](context) if work in makers else pairs(STEP[work], context)
+    return makers.get(work.name.partition(":")[0], pairs)(work, models)

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from semtoken.bench import manifest
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
+from semtoken.bench.passes import reason_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
 from semtoken.bench.settings import RunSettings, first_repeated
-from semtoken.bench.shard_inputs import reason_of
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
     LOCK,
@@ -99,8 +99,8 @@ def read_datasets(settings: RunSettings) -> list[Dataset]:
     return datasets
 
 
-def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
-    """All passes of a plan over its questions, in the order in which they are run."""
+def survey(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
+    """All passes of a plan over its questions, in the order in which they are run, with the shards left to do."""
     passes = []
     for label in dict.fromkeys(cell.model for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.model == label]
@@ -109,14 +109,9 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
             for cell in cells:
                 for name in phase:
                     if steps := cell.steps_of(name):
-                        passes.append(CellWork(run, settings, cell, name, steps))
+                        work = CellWork(run, settings, cell, name, steps)
+                        passes.append(replace(work, shards=tuple(filter(work.missing, range(cell.n_shards)))))
     return passes
-
-
-def survey(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
-    """All passes of a plan over its questions with the shards that are left to do; complete ones have none."""
-    passes = works(run, settings, plan)
-    return [replace(one, shards=tuple(s for s in range(one.cell.n_shards) if one.missing(s))) for one in passes]
 
 
 def run_benchmark(
@@ -232,12 +227,11 @@ class _Session:
         """Whether the run holds a clustering, made now if need be."""
         if clustering.key in self._broken | self._prepared:
             return clustering.key in self._prepared
-        choice = next(model for model in self._settings.models if model.label == cell.model)
         progress = None if self._watcher is None else self._watcher.clustering
         try:
             if not is_prepared(self._run, clustering):
                 log.info("Clustering of %s: %s", cell.model, clustering.name)
-                prepare_clustering(self._run, choice, clustering, progress)
+                prepare_clustering(self._run, self._settings.choice(cell.model), clustering, progress)
         except Exception as error:  # whatever a model's files bring about must not stop the others
             self._fail(cell.model, f"clustering {clustering.name}", error)
             self._broken.add(clustering.key)

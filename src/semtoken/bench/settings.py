@@ -208,6 +208,10 @@ class RunSettings(Strict):
         """The rules that preset, equality and function words make."""
         return ScoringRules(self.preset, self.function_words, equality=self.equality)
 
+    def choice(self, label: str) -> ModelSettings:
+        """The settings of the model with this label."""
+        return next(model for model in self.models if model.label == label)
+
     @model_validator(mode="before")
     @classmethod
     def _with_files(cls, given: Any) -> Any:

@@ -21,47 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, PlannedStep
+from semtoken.bench.passes import CellPass, ShardInputs, UnrecordedStep
 from semtoken.bench.recorders import recorder_of
-from semtoken.bench.settings import RunSettings
-from semtoken.bench.shard_inputs import Context, ShardInputs, UnrecordedStep
-from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
+from semtoken.bench.storage import problem_path, write_json, write_shard
 
 
 @dataclass(frozen=True)
-class CellWork:
-    """The steps on one model and data set that a single pass over the questions computes together."""
-
-    run: Path
-    settings: RunSettings
-    cell: CellPlan
-    name: str
-    """The name of the work, from the list at the head of this module."""
-    steps: tuple[PlannedStep, ...]
-    shards: tuple[int, ...] = ()
-    """The shards of which something is missing, once somebody has looked."""
-
-    @property
-    def units(self) -> int:
-        """The number of questions in these shards."""
-        return sum(map(self.cell.rows, self.shards))
-
-    @property
-    def title(self) -> str:
-        """The title of the step in messages and progress bars."""
-        return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
-
-    def missing(self, shard: int) -> tuple[PlannedStep, ...]:
-        """The steps whose file for a shard is missing or damaged, each key once."""
-        # Two variants of one clustering have one key and one file, which is made once: by the first of them.
-        by_key = {step.key: step for step in reversed(self.steps)}
-        rows = self.cell.rows(shard)
-        return tuple(
-            step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
-        )
+class CellWork(CellPass):
+    """A pass over the questions of a model and a data set as executors make it."""
 
     def resolved(self) -> CellWork:
         """A copy with the absolute path of the run, so that another process can do the work."""
@@ -74,16 +43,15 @@ class CellWork:
     def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Load what the work needs; returns the function that makes the missing files of one shard.
 
-        `answered` is called as `Context.answered` says. `SemtokenError` if a model cannot be loaded.
+        `answered` is called as `ShardInputs.answered` says. `SemtokenError` if a model cannot be loaded.
         """
-        context = Context(self.run, self.settings, self.cell, loader, answered)
-        record = recorder_of(self.name, context)
+        record = recorder_of(self, loader)
 
         def make(shard: int) -> None:
             missing = self.missing(shard)
             if not missing:
                 return
-            for outcome in record(ShardInputs(context, shard, missing)):
+            for outcome in record(ShardInputs(self, shard, missing, answered)):
                 folder = outcome.step.folder(self.run)
                 if isinstance(outcome, UnrecordedStep):
                     write_json(problem_path(folder, shard), {"reason": outcome.reason})

@@ -88,8 +88,9 @@ def listed_flags(
     unclear = [
         i
         for i, doubt in doubts
-        if (doubt.ambiguous or doubt.perhaps)  # unless all that the names may mean are special tokens
-        and (agreed.bounds.ambiguous[i] > 0 or not _all_special(vocabulary, doubt))
+        if (doubt.ambiguous or doubt.perhaps)  # unless all that the names may mean are spelled like no other token
+        and (agreed.bounds.ambiguous[i] > 0 or not _all_alone(agreed, doubt))
+        and not agreed.bounds.certain[i]
     ]
     any_special = [i for i, doubt in doubts if len(doubt.stands_for) > 1 and not agreed.bounds.certain[i]]
     unmapped = [i for i, doubt in doubts if doubt.unmapped]
@@ -143,8 +144,13 @@ def _is_odd(step: ListedStep) -> bool:
     )
 
 
-def _all_special(vocabulary: Vocabulary, doubt: Doubts) -> bool:
-    return all(vocabulary.special[list(may_be)].all() for may_be, _ in doubt.ambiguous)
+def _all_alone(agreed: Agreeing, doubt: Doubts) -> bool:
+    """Whether all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
+
+    A list that is keyed by names then hides none that is spelled as the chosen token is.
+    """
+    alone = agreed.scorer.surface.alike.asks < 0
+    return all(alone[list(may_be)].all() for may_be, _ in doubt.ambiguous)
 
 
 def proxy_flag(proxy_for: str) -> Flag:

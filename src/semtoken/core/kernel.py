@@ -2,8 +2,8 @@
 """The compiled loop over rows of logits: arrays in, arrays out, nothing else.
 
 `normalize` reads each row once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser, its
-entropy and its most probable tokens. It releases the interpreter's lock. `semtoken.core.rows` says what is found, and
-does the same in numpy and torch.
+entropy, its most probable tokens, and whether some token has no probability. It releases the interpreter's lock.
+`semtoken.core.rows` says what is found, and does the same in numpy and torch.
 
 Rows are float32, or bfloat16 as their bits in uint16.
 """
@@ -131,8 +131,8 @@ def _glance(values, reference):
 def _add_block(part, state):
     """Take a part of a row into its running sums; returns an upper bound of the numbers in this part.
 
-    `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, and whether NaN
-    or +inf was seen.
+    `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, whether NaN or
+    +inf was seen, and whether -inf was.
     """
     if state[0] > -np.inf:
         reference = np.float32(state[0])
@@ -148,6 +148,8 @@ def _add_block(part, state):
     if low < MINUS_INFINITE or high >= INFINITE:
         state[3] = 1.0
         return np.inf
+    if low == MINUS_INFINITE:
+        state[4] = 1.0
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
         # The sums so far were relative to the old reference.
@@ -201,6 +203,7 @@ def normalize(
     entropies,
     likely_ids,
     likely,
+    masked,
 ):
     """Compute normalisers, entropies and the most probable tokens of some rows.
 
@@ -220,12 +223,14 @@ def normalize(
         float64 [n], in nats; NaN where the normaliser is.
     likely_ids, likely
         int64 and float64 [n, k]: the most probable tokens and their logits in falling order, -1 where there are fewer.
+    masked
+        bool [n]: whether some column of a row that has a normaliser is -inf.
     """
     peaks = np.empty((size + BLOCK - 1) // BLOCK)
-    state = np.empty(4)
+    state = np.empty(5)
     for k in range(len(row_ids)):
         row = rows[row_ids[k]]
-        state[:] = (-np.inf, 0.0, 0.0, 0.0)
+        state[:] = (-np.inf, 0.0, 0.0, 0.0, 0.0)
         for b in range(len(peaks)):
             part = row[b * BLOCK : min((b + 1) * BLOCK, size)]
             peaks[b] = _add_block(part, state)
@@ -233,4 +238,5 @@ def normalize(
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
         # H = ln Z - sum p (x - r), with Z = sum exp(x - r): the reference r falls out of the entropy.
         entropies[k] = max(np.log(state[1]) - state[2] / state[1], 0.0) if sound else np.nan
+        masked[k] = state[4] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])

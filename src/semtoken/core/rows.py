@@ -62,11 +62,14 @@ class KernelRows(NamedTuple):
     there are fewer."""
     likely: FloatArray
     """[n, LISTED + 1] their logits, falling."""
+    masked: BoolArray
+    """[n] whether some token has no probability, its logit being minus infinity."""
 
     @classmethod
     def room(cls, n: int) -> KernelRows:
         """Memory for n rows."""
-        return cls(np.zeros(n), np.zeros(n), np.empty((n, LISTED + 1), dtype=np.int64), np.empty((n, LISTED + 1)))
+        likely = np.empty((n, LISTED + 1), dtype=np.int64), np.empty((n, LISTED + 1))
+        return cls(np.zeros(n), np.zeros(n), *likely, np.zeros(n, dtype=bool))
 
     def at(self, places: Any) -> KernelRows:
         """The same of some of the rows."""
@@ -155,6 +158,16 @@ def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
     if rows.found is not None and np.isfinite(rows.found.entropies).all():
         return rows.found.entropies
     return row_entropies(rows.logits[rows.row_ids.tolist()], rows.log_normalizers, size)
+
+
+def any_masked(rows: NormalizedRows, size: int) -> bool:
+    """Whether some token of some row has no probability, as samplers and masks leave it.
+
+    The kernel sees it while it reads the rows; of those that it cannot read it is found here.
+    """
+    if rows.found is not None:
+        return bool(rows.found.masked.any())
+    return bool(rows.logits[rows.row_ids.tolist()][:, :size].min() == -math.inf)
 
 
 def _read(readable: npt.NDArray[Any], row_ids: IdArray, size: int, kernel_rows: KernelRows) -> None:

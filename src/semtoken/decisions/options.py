@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.exact import check_level, percent
@@ -49,7 +50,7 @@ class OptionScale:
         ):
             raise InvalidInputError("The scale of a question's options holds a number outside its range.")
 
-    def __call__(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
+    def __call__(self, probabilities: npt.ArrayLike) -> FloatArray:
         """The calibrated probabilities, of the same shape [..., options]."""
         z = _logs(probabilities, self.zero) / self.temperature + np.array(self.biases)
         return (self.n * np.exp(_log_softmax(z)) + 1) / (self.n + len(self.biases))
@@ -64,7 +65,7 @@ class OptionScale:
 
     @classmethod
     def fit(
-        cls, probabilities: Sequence[Sequence[float]], labels: Sequence[int], names: Sequence[str] | None = None
+        cls, probabilities: npt.ArrayLike, labels: npt.ArrayLike, names: Sequence[str] | None = None
     ) -> OptionScale:
         """Fit the scale by maximum likelihood; biases have a standard normal prior, so that they stay finite.
 
@@ -122,7 +123,7 @@ def agreeing(probabilities: FloatArray, chosen: int, probability_correct: float)
     return np.insert(shares / shares.sum() * (1 - probability_correct), chosen, probability_correct)
 
 
-def _logs(probabilities: Sequence[float] | Sequence[Sequence[float]] | FloatArray, zero: float) -> FloatArray:
+def _logs(probabilities: npt.ArrayLike, zero: float) -> FloatArray:
     p = np.asarray(probabilities, dtype=np.float64)
     logs: FloatArray = np.where(p > 0, np.maximum(np.log(np.where(p > 0, p, 1.0)), LEAST_LOG), zero)
     return logs
@@ -179,7 +180,7 @@ class PredictionSets:
         )
 
     @classmethod
-    def fit(cls, probabilities: Sequence[Sequence[float]], labels: Sequence[int], alpha: float = 0.1) -> PredictionSets:
+    def fit(cls, probabilities: npt.ArrayLike, labels: npt.ArrayLike, alpha: float = 0.1) -> PredictionSets:
         """Fit the thresholds; `InvalidInputError` if alpha is not in (0, 1), or there are no labels.
 
         `probabilities` [n, options] are as they were read, not after a scale that was fitted on the same labels;

@@ -1,13 +1,14 @@
 """How probable the options are after their prompts, read with a model in this process.
 
-A transformers model reads all prompts as one tree, and goes on from it; other engines read each place as a reply.
+A transformers model reads all prompts as one tree, and goes on from it; other engines read each text as a prompt with a
+reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +19,8 @@ from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
-Place: TypeAlias = tuple[int, Path]
-"""Number of a prompt, and the tokens that follow it."""
-Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
-"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`); gives
-their log-probabilities, place by place.
-"""
 AT_ONCE = 32
-"""The number of places that are read together where an engine reads each as a reply."""
+"""The number of texts that are read together where an engine reads each as a prompt with a reply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +55,15 @@ def _masses_of_group(
     backend: Backend, prompts: Sequence[PreparedPrompt]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     readers = [OptionReader(prompt.spellings) for prompt in prompts]
-    look = yield from _look_at(backend, [prompt.ids for prompt in prompts])
     # Two looks are enough: all spellings that are worth it are followed to their ends at once.
-    ends = [(place, ()) for place in range(len(prompts))]
-    starts = yield from look(ends, [reader.first_tokens for reader in readers])
+    ends, first_tokens = [prompt.ids for prompt in prompts], [reader.first_tokens for reader in readers]
+    starts, read = yield from _look(backend, ends, first_tokens)
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
     tokens = [by_path[path] for by_path in wanted for path in by_path]
     # Most questions have options of one token each, and need no second look.
-    log_masses = (yield from look(places, tokens, last=True)) if places else []
+    texts = [(*prompts[place].ids, *path) for place, path in places]
+    log_masses, _ = (yield from _look(backend, texts, tokens, read)) if texts else ([], None)
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
     for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
@@ -84,25 +79,24 @@ def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int
     return groups_of(prompts)
 
 
-def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Look]:
-    """A function of places and tokens that gives their log-probabilities."""
-    if not getattr(backend, "reads_trees", False):
-        return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
-    tree = backend.tree(prompts)  # type: ignore[attr-defined]  # only transformers models read trees
-    yield from tree.begin()
-
-    def look(
-        places: Sequence[Place], tokens: Sequence[IdArray], last: bool = False
-    ) -> Generator[int, int | None, list[LogMasses]]:
-        masses: dict[int, LogMasses] = {}
+def _look(
+    backend: Backend, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], behind: Any = None
+) -> Generator[int, int | None, tuple[list[LogMasses], Any]]:
+    """The log-probabilities of some tokens behind each text, and what texts that go on from these are read `behind`."""
+    masses: dict[int, LogMasses] = {}
+    if getattr(backend, "reads_trees", False):
 
         def take(number: int, row: Any) -> None:
             masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
-        yield from tree.read(places, take, last=last)
-        return [masses[number] for number in range(len(places))]
-
-    return look
+        behind = yield from backend.read_ends(texts, take, behind)  # type: ignore[attr-defined]  # only transformers models
+    else:
+        # An engine reads replies only, so each text is given a reply of one token, whichever it is.
+        looked = _LookedUp(tokens)
+        backend.read(texts, [[int(ids[0])] for ids in tokens], [looked], batch_size=AT_ONCE)
+        masses = looked.found
+        yield 0
+    return [masses[number] for number in range(len(texts))], behind
 
 
 def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
@@ -120,17 +114,6 @@ def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
     # The subtraction can leave a hair above 0, which would be a probability above 1.
     values = np.minimum(values, 0.0)
     return values, values
-
-
-def _read_as_replies(
-    backend: Backend, prompts: Sequence[Sequence[int]], places: Sequence[Place], tokens: Sequence[IdArray]
-) -> Generator[int, int | None, list[LogMasses]]:
-    looked = _LookedUp(tokens)
-    # An engine reads replies only, so each place is given a reply of one token, whichever it is.
-    sentinels = [[int(ids[0])] for ids in tokens]
-    backend.read([[*prompts[number], *path] for number, path in places], sentinels, [looked], batch_size=AT_ONCE)
-    yield 0
-    return [looked.found[place] for place in range(len(places))]
 
 
 class _LookedUp(Observer):

@@ -38,7 +38,7 @@ NAMED_BY_PATH = ("transformers-serve", "mlx-lm")
 
 
 def name_there(engine: Engine, model: str) -> str:
-    """What requests call the model that an engine serves."""
+    """The name by which requests call the model that an engine serves."""
     return model if engine.dialect in NAMED_BY_PATH else SERVED
 
 
@@ -102,7 +102,7 @@ def prompt_of(engine: Engine, url: str, own: Own, request: dict[str, Any], reply
         return tokens if not usage or usage["prompt_tokens"] == len(tokens) else []
     if isinstance(reply, dict) and reply.get("prompt_token_ids"):
         return list(reply["prompt_token_ids"])
-    found = next((piece["prompt_token_ids"] for piece in pieces(reply) if piece.get("prompt_token_ids")), [])
+    found: list[int] = next((piece["prompt_token_ids"] for piece in pieces(reply) if piece.get("prompt_token_ids")), [])
     if not found and isinstance(reply, str):
         whole = request | {"stream": False, "max_tokens": 1, "model": SERVED}
         path = "/v1/completions" if "prompt" in request else "/v1/chat/completions"
@@ -118,7 +118,7 @@ def by_langchain(engine: Engine, url: str, request: dict[str, Any]) -> tuple[int
 
 
 def killed(url: str, route: str, body: dict[str, Any], log: Path) -> tuple[int, str]:
-    """What comes of a stream whose engine is killed after some events; `log` is the engine's."""
+    """The outcome of a stream whose engine is killed after some events; `log` is the engine's."""
     lines: list[str] = []
     with httpx.stream("POST", url + route, json=body, timeout=60) as stream:
         try:

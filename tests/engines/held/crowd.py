@@ -103,7 +103,7 @@ def block_of(got: bytes) -> dict[str, Any] | None:
 
 
 def without_blocks(got: bytes) -> bytes:
-    """What the client got, without what the proxy added."""
+    """The bytes that the client got, without those that the proxy added."""
     text, rest = "", got.decode()
     while (found := rest.find(ADDED)) >= 0:
         _, end = json.JSONDecoder().raw_decode(rest, found + len(ADDED))
@@ -112,7 +112,7 @@ def without_blocks(got: bytes) -> bytes:
 
 
 def verdicts(status: int, got: bytes, sent: bytes) -> dict[str, int]:
-    """What has to hold for one client: its answer, its bytes, and the number that its own reply gives."""
+    """Checks of one client: its answer, its bytes, and the number that its own reply gives."""
     if status != 200:
         return {f"status {status}": 1}
     block = block_of(got)
@@ -173,7 +173,7 @@ def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:
 
 
 async def left(session: aiohttp.ClientSession, proxy: str) -> float:
-    """How long a short request takes whose predecessors left their long streams."""
+    """Time of a short request whose predecessors left their long streams."""
 
     async def leave() -> None:
         body = request(1) | {"max_tokens": 400, "user": "gone"}

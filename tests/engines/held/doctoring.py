@@ -1,4 +1,4 @@
-"""What `semtoken doctor --quick` says of an engine: its requests recorded by a server in between, and replayed."""
+"""Verdicts of `semtoken doctor --quick`: its requests are recorded by a server in between, and replayed."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def serving(ask: Callable[[str, str, bytes, str], Turn]) -> Iterator[str]:
 
 
 def line(recorded: Consultation) -> str:
-    """What the doctor says, on one line of the page."""
+    """The verdict of the doctor, on one line of the page."""
     found = recorded.found
     texts = (text.partition(": ")[2] for text in found["verdicts"] if not text.startswith("good"))
     verdicts = [re.split(r"[.;] |: from |, which", text)[0].rstrip(".") + "." for text in texts]

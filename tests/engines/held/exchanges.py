@@ -67,7 +67,7 @@ def save_sums(engine: str) -> None:
 
 
 def sum_of(reply: Any) -> float:
-    """Of the chosen tokens' numbers and of all that are listed beside them."""
+    """Sum of the chosen tokens' numbers and of all that are listed beside them."""
     parsed_reply, _ = reading(reply)
     assert parsed_reply is not None
     steps = [step for choice in parsed_reply.choices for part in choice.segments for step in part.steps]
@@ -120,7 +120,7 @@ def texts_in(reply: Any) -> dict[int, list[str]]:
 
 
 def spelled_in(reply: Any) -> dict[int, str]:
-    """What the items of each choice spell; nothing where tokens come in a list of their own."""
+    """The text that the items of each choice spell; nothing where tokens come in a list of their own."""
     found: dict[int, str] = {}
     for piece in pieces(reply):
         items = [] if piece.get("token_ids") is not None else (piece.get("logprobs") or {}).get("content") or []
@@ -156,7 +156,7 @@ def listed_in(reply: Any) -> dict[int, list[float]]:
 
 
 def reading(reply: Any) -> tuple[Reply | None, str]:
-    """What semtoken reads, and why it gives no number; the reason is empty where it gives one."""
+    """The answers that semtoken reads, and why it gives no number; the reason is empty where it gives one."""
     try:
         parsed_reply = read_reply(reply)
     except SemtokenError as error:

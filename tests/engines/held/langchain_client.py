@@ -1,4 +1,4 @@
-"""What LangChain keeps of an answer: python langchain_client.py URL < REQUEST, with langchain-openai installed."""
+"""LangChain's copy of an answer: python langchain_client.py URL < REQUEST, with langchain-openai installed."""
 
 from __future__ import annotations
 

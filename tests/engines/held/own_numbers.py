@@ -68,7 +68,7 @@ class Own:
         return found
 
     def forbidden(self, before: list[int]) -> Any:
-        """What to add to a row of logits so that the answer becomes `yes` or `no` and ends there."""
+        """Numbers to add to a row of logits so that the answer becomes `yes` or `no` and ends there."""
         import torch
 
         row = torch.full((self.model.config.vocab_size,), -torch.inf, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What every engine is asked, two dozen requests, and how its dialect differs from OpenAI's."""
+"""The two dozen requests to every engine, and how its dialect differs from OpenAI's."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def started(engine: Engine, model: Path, program: Path | None, log: Path, behind
 
 
 def served_weights(engine: str, checkpoint: Path, gguf: Path, folder: Path) -> Path:
-    """What an engine loads of a model that is there in both forms; what has to be made is made in `folder`."""
+    """The form of a model that an engine loads, made in `folder` where it is not there yet."""
     if engine == "llama-server-q4":
         return gguf
     if engine in FROM_GGUF:

@@ -77,7 +77,7 @@ def rows(exchanges: list[Exchange]) -> Iterator[str]:
 
 
 def judged(exchange: Exchange) -> tuple[str, str]:
-    """What semtoken calls its numbers, and the verdict."""
+    """Semtoken's name for the numbers, and the verdict."""
     if exchange.status != 200:
         return "-", f"the server refuses it: {exchange.status}"
     parsed_reply, problem = reading(exchange.reply)

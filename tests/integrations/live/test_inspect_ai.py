@@ -109,7 +109,7 @@ def test_provider_over_http_has_the_same_numbers(
 
 
 def test_a_busy_server_is_waited_for_and_the_key_is_never_shown(questions: list[Question], tmp_path: Path) -> None:
-    """What the one client of all commands does: 503 is waited out, nothing is asked twice, and 401 repeats the key."""
+    """The one client of all commands is at work: 503 is waited out, nothing is asked twice, and 401 repeats the key."""
     asked: list[str] = []
 
     async def answer(request: Request) -> Response:

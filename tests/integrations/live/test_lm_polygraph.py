@@ -34,8 +34,8 @@ from semtoken.support.almanac import Question
 STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
 
 
-class Seen(Processor):  # type: ignore[misc]
-    """What the manager held for each batch."""
+class Seen(Processor):
+    """A processor that keeps what the manager held for each batch."""
 
     def __init__(self) -> None:
         self.batches: list[dict[str, Any]] = []
@@ -179,7 +179,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 def statistics_of(stc: ScoredModel, question: Question, answer: list[int]) -> dict[str, Any]:
-    """What lm-polygraph's calculators keep of an answer, from transformers' own generation of it."""
+    """The statistics that lm-polygraph's calculators keep of an answer, from transformers' own generation of it."""
     ids = torch.tensor([stc.tokenizer(question.prompt())["input_ids"]])
     before = stc.model.config._attn_implementation
     stc.model.set_attn_implementation("eager")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -61,7 +62,7 @@ def test_the_span_has_the_score(phoenix: str) -> None:
     span_id = f"{span.get_span_context().span_id:016x}"
     assert found["span"].span_id == span.get_span_context().span_id
     deadline = time.monotonic() + 60
-    annotations = []
+    annotations: list[Any] = []
     while not annotations and time.monotonic() < deadline:
         time.sleep(1)
         try:

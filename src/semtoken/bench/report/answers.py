@@ -6,20 +6,24 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from semtoken.bench.plan import OfCell
 from semtoken.bench.report.measure import STC, spoken
-from semtoken.bench.report.probabilities import CellProbabilities
+from semtoken.bench.report.probabilities import Probabilities
 from semtoken.bench.report.table import MISSING, Table, frame
 from semtoken.bench.results import Cell, RunResults
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.fingerprint import Fingerprint
+from semtoken.support.extras import require
 from semtoken.support.text import one_line, shortened
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SHARED = 0.5
 """From this share of equal scores on, the answers count as those of the fit."""
@@ -119,90 +123,70 @@ TABLES: dict[Kind, tuple[str, str]] = {
 """The title of the table of each kind, and what there is to say of it."""
 
 
-@dataclass(frozen=True)
-class ExtremeAnswer(OfCell):
-    """One of the answers on which the uncertainty and the judge disagree most."""
-
-    kind: Kind
-    id: str
-    question: str
-    answer: str
-    method: str
-    """The method as sentences name it: that of the report, or STC where a calibrator is in use."""
-    uncertainty: float
-    """The uncertainty by that method, in its own unit."""
-    probability_correct: float
-    """The probability of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
-    decision: str
-    """`answer` or `abstain`; empty without a threshold."""
+EXTREME = [
+    *("model", "dataset", "kind", "id", "question", "answer"),
+    *("method", "uncertainty", "probability_correct", "decision"),
+]
+"""The columns of `extreme_answers`."""
 
 
 def extreme_answers(
-    cells: Sequence[Cell],
-    judge: str,
-    probabilities: Sequence[CellProbabilities],
-    calibrators: Sequence[CellCalibrator] = (),
-) -> list[ExtremeAnswer]:
-    """The surest wrong and most doubtful right answers of every cell with texts, verdicts and the report's method."""
-    own = {(entry.model, entry.dataset): entry for entry in probabilities}
+    cells: Sequence[Cell], judge: str, probabilities: Probabilities, calibrators: Sequence[CellCalibrator] = ()
+) -> DataFrame:
+    """The answers on which uncertainty and judge disagree most, of every cell with texts and verdicts, a row each.
+
+    `kind` is a key of `TABLES`; `method`, as sentences name it, is that of the report, or STC where a calibrator is in
+    use, and `uncertainty` is in its own unit. `probability_correct` is cross-fitted or by the calibrator, NaN where
+    there is none; `decision` is `answer` or `abstain`, and empty without a threshold.
+    """
     applied = {(entry.model, entry.dataset): entry for entry in calibrators}
-    answers: list[ExtremeAnswer] = []
-    for cell in cells:
-        place = cell.model, cell.dataset
-        if cell.texts and judge in cell.judgements:
-            answers += _of_cell(cell, judge, own.get(place), applied.get(place))
-    return answers
+    rows = [
+        row
+        for cell in cells
+        if cell.texts and judge in cell.judgements
+        for row in _of_cell(cell, judge, probabilities, applied.get((cell.model, cell.dataset)))
+    ]
+    made: DataFrame = require("pandas", extra="bench").DataFrame(rows, columns=EXTREME)
+    return made
 
 
 def _of_cell(
-    cell: Cell, judge: str, probabilities: CellProbabilities | None, calibrator: CellCalibrator | None
-) -> Iterator[ExtremeAnswer]:
-    by = STC if calibrator is not None or probabilities is None else probabilities.reference
+    cell: Cell, judge: str, probabilities: Probabilities, calibrator: CellCalibrator | None
+) -> Iterator[dict[str, Any]]:
+    by = STC if calibrator is not None else probabilities.reference
     if by not in cell.uncertainty:
         return
     uncertainty, correct = cell.uncertainty[by], cell.judgements[judge]
     log_confidence = cell.log_confidence if by == STC else None
     order = uncertainty if log_confidence is None else -log_confidence  # which tells apart what is 1 to all digits
-    method = None if probabilities is None else probabilities.methods.get(by)
-    own = None if method is None else method.probabilities
+    given = probabilities.given.get((cell.model, cell.dataset, by))
     kinds: tuple[tuple[Kind, float, int], ...] = (("surest_wrong", 0.0, -1), ("doubtful_right", 1.0, 1))
     for kind, label, sign in kinds:
         inside = np.flatnonzero((correct == label) & ~np.isnan(uncertainty))
         for i in inside[np.argsort(-sign * order[inside], kind="stable")][:SHOWN].tolist():
-            question, answer = cell.texts[i]
-            probability_correct = math.nan if own is None else float(own[i])
-            decision = ""
+            probability, decision = math.nan if given is None else float(given[i]), ""
             if calibrator is not None and log_confidence is not None:
-                probability_correct, decision = calibrator.of(float(log_confidence[i]))
-            yield ExtremeAnswer(
-                model=cell.model,
-                dataset=cell.dataset,
-                kind=kind,
-                id=cell.question_ids[i],
-                question=question,
-                answer=answer,
-                method=spoken(by),
-                uncertainty=float(uncertainty[i]),
-                probability_correct=probability_correct,
-                decision=decision,
-            )
+                probability, decision = calibrator.of(float(log_confidence[i]))
+            place = (cell.model, cell.dataset, kind, cell.question_ids[i], *cell.texts[i])
+            yield dict(zip(EXTREME, (*place, spoken(by), float(uncertainty[i]), probability, decision), strict=True))
 
 
-def answer_tables(extremes: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
+def answer_tables(extremes: DataFrame) -> tuple[Table, ...]:
     """One table for each kind, a group for each model and data set."""
     header = ["Question", "Answer", "Uncertainty", "Probability", "Decision"]
-    header = header if any(answer.decision for answer in extremes) else header[:-1]
+    header = header if extremes.decision.any() else header[:-1]
     tables = []
     for kind, (title, said) in TABLES.items():
-        if own := [answer for answer in extremes if answer.kind == kind]:
-            rows = [_row(answer)[: len(header)] for answer in own]
-            texts = frame(rows, header, [answer.title for answer in own])
-            note = f"By the uncertainty of {own[0].method}. {said}"
+        own = extremes[extremes.kind == kind]
+        if len(own):
+            rows = [_row(answer)[: len(header)] for answer in own.itertuples()]
+            texts = frame(rows, header, list(own.model + " on " + own.dataset))
+            note = f"By the uncertainty of {own.method.iloc[0]}. {said}"
             tables.append(Table(kind, title, texts, note=note, left=2))
     return tuple(tables)
 
 
-def _row(extreme: ExtremeAnswer) -> list[str]:
+def _row(extreme: Any) -> list[str]:
     probability_correct = (
         MISSING if math.isnan(extreme.probability_correct) else f"{100 * extreme.probability_correct:.0f}%"
     )

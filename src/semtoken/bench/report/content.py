@@ -6,13 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.answers import (
-    ExtremeAnswer,
-    answer_tables,
-    check_cells,
-    extreme_answers,
-    guarantee_of,
-)
+from semtoken.bench.report.answers import CellCalibrator, answer_tables, check_cells, extreme_answers, guarantee_of
 from semtoken.bench.report.comparison import (
     ablation,
     ablation_tests,
@@ -45,20 +39,22 @@ from semtoken.bench.report.measure import (
 from semtoken.bench.report.overview import judges, main_result, notes, opening, overview, properties
 from semtoken.bench.report.plots import plots
 from semtoken.bench.report.probabilities import (
-    CellProbabilities,
-    cell_probabilities,
+    Probabilities,
     probabilities_in_words,
+    probabilities_of,
     probability_table,
     risk_in_words,
     risk_table,
 )
+from semtoken.bench.report.probability_plots import probability_plots
 from semtoken.bench.report.table import Table, as_html
-from semtoken.bench.results import RunResults, answers_table
+from semtoken.bench.results import ClusteringRecord, RunResults, answers_table
 from semtoken.guarantees.calibrator import Calibrator
+from semtoken.support.extras import require
 from semtoken.support.html_elements import card, folded, heading, note
 
 if TYPE_CHECKING:
-    pass
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -142,21 +138,18 @@ def build_report(
     applied, refused = ([], []) if calibrator is None else check_cells(results, used, calibrator)
     about = reference or chosen_reference(results, used)
     made = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
-    probabilities = cell_probabilities(results.cells, used, n_resamples, about)
-    shown = extreme_answers(results.cells, used, probabilities, applied) if texts else []
-    drawn = plots(made, probabilities)
-    sections = [*_sections(results, made, used, drawn)]
-    further = []
-    if about != STC:  # beside STC they stand in the section on methods
-        tables = tuple(method_tests(made, name, about) for name in METRICS.values())
-        further.append(Section("reference", f"All methods next to {spoken(about)}", tables=tables))
-    if applied:
-        lines = (guarantee_of(applied), *(line for tried in applied for line in tried.lines), *refused)
-        further.append(Section("calibrator", "The calibrator on these answers", lines))
-    # Behind the section on methods.
-    place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
-    sections[place:place] = [*further, *_decision_sections(probabilities, shown, drawn)]
-    sections.append(Section("notes", "Notes and caveats", tuple(notes(results, made, used, n_resamples))))
+    probabilities = probabilities_of(results.cells, used, n_resamples, about)
+    extremes = extreme_answers(results.cells if texts else (), used, probabilities, applied)
+    require("matplotlib", extra="bench")
+    drawn = [*plots(made), *probability_plots(probabilities)]
+    sections = [
+        *_on_methods(made, used, drawn),
+        *_on_calibrator(applied, refused),
+        *_on_decisions(probabilities, extremes, drawn),
+        *_on_parts(made, results.clusterings, drawn),
+        Section("judges", "Judges", tables=judges(made)),
+        Section("notes", "Notes and caveats", tuple(notes(results, made, used, n_resamples))),
+    ]
     return BenchReport(
         title=f"Benchmark run {results.path.resolve().name}",
         subtitle=_subtitle(made, used),
@@ -164,13 +157,14 @@ def build_report(
         sections=tuple(sections),
         settings=results.settings,
         manifest=results.manifest,
-        csv=dict(csv_files(made, results.clusterings, probabilities, shown)),
+        csv=dict(csv_files(made, results.clusterings, probabilities, extremes)),
         measured=made,
         answers=answers_table(results, texts=texts),
     )
 
 
-def _sections(results: RunResults, made: Measured, judge: str, drawn: Sequence[Plot]) -> Iterator[Section]:
+def _on_methods(made: Measured, judge: str, drawn: Sequence[Plot]) -> Iterator[Section]:
+    """The result, and all methods by each metric."""
     metrics = METRICS.values()
     yield Section(
         "main_result",
@@ -185,6 +179,42 @@ def _sections(results: RunResults, made: Measured, judge: str, drawn: Sequence[P
         tables=tuple(comparison(made, name) for name in metrics),
         folded=(*(method_tests(made, name) for name in metrics), properties(made)),
     )
+    if made.reference != STC:  # beside STC they stand in the section on methods
+        tables = tuple(method_tests(made, name, made.reference) for name in metrics)
+        yield Section("reference", f"All methods next to {spoken(made.reference)}", tables=tables)
+
+
+def _on_calibrator(applied: Sequence[CellCalibrator], refused: Sequence[str]) -> Iterator[Section]:
+    """The probabilities and the guarantee of the calibrator in use, if there is one."""
+    if applied:
+        lines = (guarantee_of(applied), *(line for tried in applied for line in tried.lines), *refused)
+        yield Section("calibrator", "The calibrator on these answers", lines)
+
+
+def _on_decisions(probabilities: Probabilities, extremes: DataFrame, drawn: Sequence[Plot]) -> Iterator[Section]:
+    """The risks of answering, probabilities of being right, and the answers that are furthest from them."""
+    if probabilities.methods.empty:
+        return
+    yield Section(
+        "decisions",
+        "Risk and coverage",
+        tuple(risk_in_words(probabilities)),
+        (risk_table(probabilities),),
+        _plots_of("risk_coverage", drawn),
+    )
+    yield Section(
+        "probabilities",
+        "Calibration",
+        tuple(probabilities_in_words(probabilities)),
+        _there(probability_table(probabilities)),
+        _plots_of("reliability", drawn),
+    )
+    if len(extremes):
+        yield Section("answers", "Answers", tables=answer_tables(extremes))
+
+
+def _on_parts(made: Measured, clusterings: Sequence[ClusteringRecord], drawn: Sequence[Plot]) -> Iterator[Section]:
+    """The cost of the methods, and the worth of each part and each clustering of STC, as far as the run has them."""
     yield Section(
         "overhead",
         "Overhead",
@@ -192,45 +222,24 @@ def _sections(results: RunResults, made: Measured, judge: str, drawn: Sequence[P
         plots=_plots_of("overhead", drawn),
     )
     if any(name in cell.seconds for cell in made.cells for name in ABLATIONS):
-        tables = tuple(ablation(made, name) for name in metrics)
+        tables = tuple(ablation(made, name) for name in METRICS.values())
         yield Section("ablation", "Ablation", tables=tables, folded=(ablation_tests(made),))
-    if (beside := controls(made)) is not None:
-        yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(made)), (beside,))
-    varied, varied_tests = sensitivity(made, results.clusterings), sensitivity_tests(made)
-    if varied is not None:
-        folded = () if varied_tests is None else (varied_tests,)
-        yield Section("sensitivity", "Sensitivity", (), (varied,), _plots_of("sensitivity", drawn), folded)
-    clusters = tuple(t for t in (precomputation(results.clusterings), examples(results.clusterings)) if t is not None)
-    if clusters:
-        yield Section("clusters", "Clusters", tables=clusters)
-    yield Section("judges", "Judges", tables=judges(made))
+    if tables := _there(controls(made)):
+        yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(made)), tables)
+    if tables := _there(sensitivity(made, clusterings)):
+        folded = _there(sensitivity_tests(made))
+        yield Section("sensitivity", "Sensitivity", (), tables, _plots_of("sensitivity", drawn), folded)
+    if tables := _there(precomputation(clusterings), examples(clusterings)):
+        yield Section("clusters", "Clusters", tables=tables)
+
+
+def _there(*tables: Table | None) -> tuple[Table, ...]:
+    return tuple(table for table in tables if table is not None)
 
 
 def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
     """The plots of a section: their names begin with its kind."""
     return tuple(plot for plot in drawn if plot.name.startswith(kind))
-
-
-def _decision_sections(
-    probabilities: Sequence[CellProbabilities], shown: Sequence[ExtremeAnswer], drawn: Sequence[Plot]
-) -> Iterator[Section]:
-    if not probabilities:
-        return
-    lines = tuple(risk_in_words(probabilities))
-    yield Section(
-        "decisions", "Risk and coverage", lines, (risk_table(probabilities),), _plots_of("risk_coverage", drawn)
-    )
-    table = probability_table(probabilities)
-    tables = () if table is None else (table,)
-    yield Section(
-        "probabilities",
-        "Calibration",
-        tuple(probabilities_in_words(probabilities)),
-        tables,
-        _plots_of("reliability", drawn),
-    )
-    if shown:
-        yield Section("answers", "Answers", tables=answer_tables(shown))
 
 
 def _subtitle(made: Measured, judge: str) -> str:

@@ -8,9 +8,8 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.judges import Agreement
-from semtoken.bench.report.answers import ExtremeAnswer
 from semtoken.bench.report.measure import Measured
-from semtoken.bench.report.probabilities import CellProbabilities, curve_rows, probability_rows, reliability_rows
+from semtoken.bench.report.probabilities import TESTED, Probabilities, curve_points
 from semtoken.bench.results import ClusteringRecord
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import no_formula
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 def csv_files(
     made: Measured,
     clusterings: Sequence[ClusteringRecord],
-    probabilities: Sequence[CellProbabilities],
-    shown: Sequence[ExtremeAnswer],
+    probabilities: Probabilities,
+    extremes: DataFrame,
 ) -> Iterator[tuple[str, str]]:
     """The figures, tests and counts of a run as CSV texts, each with the name of its file without the ending."""
+    pandas = require("pandas", extra="bench")
     yield "figures", csv_text(made.figures)
     yield "tests", csv_text(made.tests)
     counted = [
@@ -63,14 +63,17 @@ def csv_files(
             for number, cluster in enumerate(own.examples, start=1)  # one token of an example a row
             for token in cluster
         ),
-        "probabilities": probability_rows(probabilities),
-        "reliability": reliability_rows(probabilities),
-        "risk_coverage": curve_rows(probabilities),
-        "extreme_answers": map(asdict, shown),
+        "risk_coverage": curve_points(probabilities),
     }
-    for name, rows in further.items():
-        if listed := list(rows):
-            yield name, csv_text(listed)
+    tables = {
+        **{name: pandas.DataFrame(rows, dtype=object) for name, rows in further.items()},
+        "probabilities": probabilities.methods.drop(columns=TESTED),
+        "reliability": probabilities.groups,
+        "extreme_answers": extremes,
+    }
+    for name, table in tables.items():
+        if len(table):
+            yield name, csv_text(table)
 
 
 def csv_text(rows: DataFrame | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:

@@ -19,11 +19,8 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
-from semtoken.bench.report.probabilities import CellProbabilities
-from semtoken.bench.report.probability_plots import probability_plots
 from semtoken.bench.report.table import metric
 from semtoken.bench.settings import folder_name
-from semtoken.support.extras import require
 from semtoken.support.text import one_line
 
 if TYPE_CHECKING:
@@ -38,15 +35,8 @@ CHANCE = 0.5
 MARKERS = "osD^v<>PX*hpd"
 
 
-def plots(made: Measured, probabilities: Sequence[CellProbabilities] = ()) -> list[Plot]:
-    """All plots for which the run has figures: of the methods, and of risks and probabilities where there are
-    labels.
-    """
-    require("matplotlib", extra="bench")
-    return [*_plots_of_run(made), *probability_plots(probabilities)]
-
-
-def _plots_of_run(made: Measured) -> Iterator[Plot]:
+def plots(made: Measured) -> Iterator[Plot]:
+    """All plots of the methods and clusterings for which the run has figures."""
     for number, dataset in enumerate(datasets_of(made), start=1):
         own = [cell for cell in made.cells if cell.dataset == dataset]
         name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)

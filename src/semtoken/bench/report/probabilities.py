@@ -8,48 +8,29 @@ from a calibrator that was fitted on the other nine. The ranks are those among a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken.bench.plan import OfCell
 from semtoken.bench.report.comparison import VERDICT_RULE, tested_texts
-from semtoken.bench.report.measure import (
-    ABLATIONS,
-    STC,
-    in_order,
-    spoken,
-    title_of,
-)
-from semtoken.bench.report.paired import SEED, PairedTest, PairedTests
-from semtoken.bench.report.table import (
-    Table,
-    best_marks,
-    difference,
-    estimate,
-    frame,
-    metric,
-    share,
-)
+from semtoken.bench.report.measure import ABLATIONS, STC, in_order, spoken, title_of
+from semtoken.bench.report.paired import SEED, PairedTests
+from semtoken.bench.report.table import Table, best_marks, difference, estimate, frame, metric, share
 from semtoken.bench.results import Cell
 from semtoken.guarantees.cross_validation import cross_validated
 from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabeledScores
-from semtoken.guarantees.measures import Interval, Report, calibration_error, reliability, report
-from semtoken.methods.metrics import (
-    Estimate,
-    ResampledMetric,
-    SelectiveRisk,
-    resample,
-    risk_coverage,
-)
+from semtoken.guarantees.measures import Bin, Interval, Report, calibration_error, reliability, report
+from semtoken.methods.metrics import Estimate, SelectiveRisk, resample, risk_coverage
 from semtoken.methods.metrics.significance import mean_ranks
 from semtoken.support.arrays import FloatArray
+from semtoken.support.extras import require
 
-SHARES = (0.2, 0.5, 0.8)
-"""Coverages at which tables give the share of wrong answers."""
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 STATED: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "stc": lambda uncertainty: 1 - uncertainty,
@@ -58,118 +39,138 @@ STATED: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "ccp": lambda uncertainty: -uncertainty,
 }
 """Methods whose uncertainty is made of a probability -> that probability."""
+SHARES = (0.2, 0.5, 0.8)
+"""Coverages at which tables give the share of wrong answers."""
+RISKS = tuple(f"risk_at_{round(100 * coverage)}" for coverage in SHARES)
+"""The columns of these shares."""
+LOSSES = ("log_loss", "log_loss_gain", "brier", "brier_gain")
+"""The losses of `Report`, and the columns of their values; those of an interval end in `_low` and `_high`."""
+CELL = ["model", "dataset"]
+PLACE = [*CELL, "method"]
+Place: TypeAlias = tuple[str, str, str]
+"""Model, data set and method."""
+WITH_ENDS = ("", "_low", "_high")
+FIGURES = [
+    *(f"aurc{end}" for end in WITH_ENDS),
+    *RISKS,
+    *(f"{name}{end}" for name in LOSSES for end in WITH_ENDS),
+    *("ece", "ece_as_it_stands"),
+]
+TESTED = ["difference", "low", "high", "verdict"]
+"""The columns of the difference to the reference, which no file has."""
 
 
 @dataclass(frozen=True, eq=False)
-class MethodChances:
-    """The risk of answering by one method on one model and data set, and the probabilities of being right that it
-    gives.
+class Probabilities:
+    """The risk of answering by each compared method, and the probabilities of being right that it gives.
+
+    Tables begin with the columns model, dataset and method; rows are in the order of the cells.
     """
 
-    name: str
-    curve: SelectiveRisk
-    aurc: Estimate
-    """Area under the curve; lower is better."""
-    minus_reference: PairedTest | None
-    """The method's area minus that of the reference. None for the reference itself, and in a cell that lacks it."""
-    probabilities: FloatArray | None
-    """[N] cross-fitted probability of being right, NaN where there is no verdict; None with too few labels."""
-    report: Report | None
-    stated_error: float
-    """Calibration error (ECE) of the method's own probability, taken as a probability as it stands; NaN if it has
-    none."""
+    methods: DataFrame
+    """A row a method on a model and data set: answers (with a verdict), correct (the right ones among them), aurc (area
+    under the risk-coverage curve; lower is better), the shares of wrong answers `RISKS`, the losses and ece, which are
+    NaN with too few labels, and ece_as_it_stands (calibration error of the method's own probability, taken as a
+    probability as it stands; NaN if it has none). `TESTED` is the area minus that of the reference; the verdict is
+    empty for the reference itself, and in a cell that lacks it."""
+    groups: DataFrame
+    """A row a group of answers with similar probabilities: the fields of `Bin`."""
+    curves: Mapping[Place, SelectiveRisk]
+    given: Mapping[Place, FloatArray]
+    """[N] cross-fitted probability of being right, NaN where there is no verdict; not there with too few labels."""
+    reference: str
 
     @property
-    def title(self) -> str:
-        """The title of the method in tables."""
-        return title_of(self.name)
-
-    def risk_at(self, coverage: float) -> float:
-        """The share of wrong answers if this share of the surest is given, including ties with the last of them."""
-        # Coverages are sums of shares, so the wanted one may be missed by a last digit.
-        return float(self.curve.risk[np.searchsorted(self.curve.coverage, coverage - 1e-12)])
+    def ranked(self) -> DataFrame:
+        """The methods by the area under their curve, smallest first in each cell; the reference first among equals."""
+        return _sorted(self.methods.assign(other=self.methods.method != self.reference), "aurc", "other")
 
 
-@dataclass(frozen=True, eq=False)
-class CellProbabilities(OfCell):
-    """The risks and probabilities of all methods on one model and data set."""
-
-    n: int
-    n_correct: int
-    methods: Mapping[str, MethodChances]
-    """Compared methods, in the order of the cell."""
-    reference: str = STC
-
-    @property
-    def reason(self) -> str:
-        """Why no probabilities could be fitted here; empty if they could."""
-        if self.n < FEWEST_LABELS:
-            return f"{self.n} judged answers are too few, {FEWEST_LABELS} are needed"
-        kinds = (("right", self.n_correct), ("wrong", self.n - self.n_correct))
-        few = [f"{count} {kind}" for kind, count in kinds if count < FEWEST_OF_EITHER]
-        return f"{few[0]} answers are too few, {FEWEST_OF_EITHER} are needed" if few else ""
-
-    @property
-    def ranked(self) -> list[MethodChances]:
-        """The methods by the area under their risk-coverage curve, smallest first; the reference first among equals."""
-        return sorted(self.methods.values(), key=lambda m: (m.aurc.value, m.name != self.reference))
+def _sorted(rows: DataFrame, *columns: str) -> DataFrame:
+    """The rows of each cell sorted by these columns."""
+    number = rows.groupby(CELL, sort=False).ngroup()
+    return rows.assign(cell=number).sort_values(["cell", *columns], kind="stable")
 
 
-def cell_probabilities(
-    cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
-) -> tuple[CellProbabilities, ...]:
-    """Compute risks and probabilities for every cell that has verdicts of the judge, beside those of the reference."""
-    probabilities = [
-        _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
-    ]
-    return tuple(cell for cell in probabilities if cell.n)
+def by_cell(rows: DataFrame) -> Iterator[tuple[OfCell, DataFrame]]:
+    """Each model and data set with its rows, in the order of the rows."""
+    for (model, dataset), own in rows.groupby(CELL, sort=False):
+        yield OfCell(model, dataset), own
 
 
-def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellProbabilities:
-    correct = cell.judgements[judge]
-    judged = correct[~np.isnan(correct)]
-    names = [name for name in in_order(cell.uncertainty) if name not in ABLATIONS]
-    whole = CellProbabilities(cell.model, cell.dataset, judged.size, int(judged.sum()), {}, reference)
-    if not judged.size:
-        return whole
-    drawn = {
-        name: resample("aurc", cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED) for name in names
-    }
-    tested = PairedTests(cell.uncertainty, correct, n_resamples).against("aurc", drawn, names, reference)
-    methods = {
-        name: _method(name, cell.uncertainty[name], correct, drawn[name], tested.get(name), not whole.reason)
-        for name in names
-    }
-    return replace(whole, methods=methods)
+def too_few(answers: int, correct: int) -> str:
+    """The reason why judged answers, so many of them correct, give no probabilities; empty if they do."""
+    if answers < FEWEST_LABELS:
+        return f"{answers} judged answers are too few, {FEWEST_LABELS} are needed"
+    kinds = (("right", correct), ("wrong", answers - correct))
+    few = [f"{count} {kind}" for kind, count in kinds if count < FEWEST_OF_EITHER]
+    return f"{few[0]} answers are too few, {FEWEST_OF_EITHER} are needed" if few else ""
 
 
-def _method(
-    name: str,
-    uncertainty: FloatArray,
-    correct: FloatArray,
-    drawn: ResampledMetric,
-    minus_reference: PairedTest | None,
-    enough: bool,
-) -> MethodChances:
-    probabilities, measured = None, None
-    if enough:
-        judged = ~np.isnan(correct)
-        answers = LabeledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
-        judged_probabilities, base = cross_validated(answers, "beta", seed=SEED)
-        measured = report(
-            judged_probabilities, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples
-        )
-        probabilities = np.full(correct.size, np.nan)
-        probabilities[judged] = judged_probabilities
-    return MethodChances(
-        name=name,
-        curve=risk_coverage(uncertainty, correct),
-        aurc=drawn.estimate(),
-        minus_reference=minus_reference,
-        probabilities=probabilities,
-        report=measured,
-        stated_error=_stated_error(name, uncertainty, correct),
+def probabilities_of(cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC) -> Probabilities:
+    """Compute risks and probabilities on every cell that has verdicts of the judge, beside those of the reference."""
+    table: Any = require("pandas", extra="bench").DataFrame
+    methods: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    curves: dict[Place, SelectiveRisk] = {}
+    given: dict[Place, FloatArray] = {}
+    for cell in cells:
+        correct = cell.judgements.get(judge, np.empty(0))
+        judged = correct[~np.isnan(correct)]
+        if not judged.size:
+            continue
+        counts = {"answers": judged.size, "correct": int(judged.sum())}
+        names = [name for name in in_order(cell.uncertainty) if name not in ABLATIONS]
+        drawn = {
+            name: resample("aurc", cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
+            for name in names
+        }
+        tested = PairedTests(cell.uncertainty, correct, n_resamples).against("aurc", drawn, names, reference)
+        for name in names:
+            place, uncertainty = (cell.model, cell.dataset, name), cell.uncertainty[name]
+            curves[place] = curve = risk_coverage(uncertainty, correct)
+            row = _columns(place) | counts | _with_ends("aurc", drawn[name].estimate())
+            row |= zip(RISKS, curve.risk[_reached(curve, SHARES)], strict=True)
+            row["ece_as_it_stands"] = _stated_error(name, uncertainty, correct)
+            if not too_few(**counts):
+                given[place], measured = _cross_fitted(uncertainty, correct, n_resamples)
+                for loss in LOSSES:
+                    row |= _with_ends(loss, getattr(measured, loss))
+                row["ece"] = measured.calibration_error
+                groups += [_columns(place) | asdict(group) for group in measured.bins]
+            methods.append(row | (asdict(tested[name]) if name in tested else {"verdict": ""}))
+    return Probabilities(
+        methods=table(methods, columns=[*PLACE, "answers", "correct", *FIGURES, *TESTED]),
+        groups=table(groups, columns=[*PLACE, *(field.name for field in fields(Bin))]),
+        curves=curves,
+        given=given,
+        reference=reference,
     )
+
+
+def _with_ends(name: str, value: Estimate | Interval) -> dict[str, float]:
+    return {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+
+
+def _columns(place: Place) -> dict[str, Any]:
+    return dict(zip(PLACE, place, strict=True))
+
+
+def _reached(curve: SelectiveRisk, coverages: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    """The first points of a curve that reach these coverages: ties with the last answer are given, too."""
+    # Coverages are sums of shares, so the wanted one may be missed by a last digit.
+    return np.searchsorted(curve.coverage, np.asarray(coverages) - 1e-12)
+
+
+def _cross_fitted(uncertainty: FloatArray, correct: FloatArray, n_resamples: int) -> tuple[FloatArray, Report]:
+    """The probabilities by the ranks of a method, as in `Probabilities.given`, and how good they are."""
+    judged = ~np.isnan(correct)
+    answers = LabeledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
+    found, base = cross_validated(answers, "beta", seed=SEED)
+    probabilities = np.full(correct.size, np.nan)
+    probabilities[judged] = found
+    measured = report(found, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=n_resamples)
+    return probabilities, measured
 
 
 def ranks(uncertainty: FloatArray) -> FloatArray:
@@ -190,33 +191,34 @@ CURVE_POINTS = 100
 """Coverages of a curve in a file."""
 CROSS_FITTED = (
     "Cross-fitted: the answers are dealt into ten parts, and each gets its probability from a calibrator that was "
-    "fitted on "
-    "the other nine. So every method can be compared, whatever the unit of its uncertainty: the calibrator (beta "
-    "calibration) reads ranks only."
+    "fitted on the other nine. So every method can be compared, whatever the unit of its uncertainty: the calibrator "
+    "(beta calibration) reads ranks only."
 )
 
 
-def risk_table(cells: Sequence[CellProbabilities]) -> Table:
+def risk_table(probabilities: Probabilities) -> Table:
     """A table of the share of wrong answers when only the surest answers are given."""
-    about = spoken(cells[0].reference)
-    rows = [(cell.title, method) for cell in cells for method in cell.ranked]
-    header = ("Method", "AURC", f"minus {about}", "", *(f"at {percent(coverage)} coverage" for coverage in SHARES))
-    risks = [[method.risk_at(coverage) for coverage in SHARES] for _, method in rows]
+    about, rows = spoken(probabilities.reference), probabilities.ranked
     texts = [
         [
-            method.title,
-            estimate(method.aurc.value, method.aurc.low, method.aurc.high),
-            *tested_texts(method.minus_reference),
-            *map(share, own),
+            title_of(row.method),
+            estimate(row.aurc, row.aurc_low, row.aurc_high),
+            *tested_texts(row if row.verdict else None),
+            *(share(getattr(row, name)) for name in RISKS),
         ]
-        for (_, method), own in zip(rows, risks, strict=True)
+        for row in rows.itertuples()
     ]
-    values = [[math.nan, m.aurc.value, math.nan, math.nan, *own] for (_, m), own in zip(rows, risks, strict=True)]
     return _marked(
+        rows,
         texts,
-        values,
-        header,
-        [title for title, _ in rows],
+        (
+            "Method",
+            "AURC",
+            f"minus {about}",
+            "",
+            *(f"at {percent(s)} coverage" for s in SHARES),
+        ),
+        ("", "aurc", "", "", *RISKS),
         name="risk_coverage",
         title="Wrong answers among those that are given",
         note="Coverage: the share of questions that are answered, the surest first; risk: the share of wrong answers "
@@ -226,45 +228,38 @@ def risk_table(cells: Sequence[CellProbabilities]) -> Table:
 
 
 def _marked(
-    texts: Sequence[Sequence[str]],
-    values: Sequence[Sequence[float]],
-    header: Sequence[str],
-    groups: Sequence[str],
-    **rest: Any,
+    rows: DataFrame, texts: Sequence[Sequence[str]], header: Sequence[str], marked: Sequence[str], **rest: Any
 ) -> Table:
-    """A table whose smallest values are marked in every group."""
+    """A table with the smallest values marked in every cell; `marked` names the column of `rows` behind each text."""
+    groups = list(rows.model + " on " + rows.dataset)
     columns = [str(i) for i in range(len(header))]  # some have no name
-    made, numbers = frame(texts, columns, groups), frame(values, columns, groups)
-    marks = best_marks(numbers, made, smallest=True)
+    made = frame(texts, columns, groups)
+    values = rows.reindex(columns=marked).set_axis(columns, axis=1).set_axis(groups)
+    marks = best_marks(values, made, smallest=True)
     return Table(frame=made.set_axis(list(header), axis=1), marks=marks, **rest)
 
 
-def probability_table(cells: Sequence[CellProbabilities]) -> Table | None:
+def probability_table(probabilities: Probabilities) -> Table | None:
     """A table of how good the probabilities from each method's ranking are; None where there are too few labels."""
-    rows = [
-        (cell.title, method, method.report)
-        for cell in cells
-        for method in sorted(cell.methods.values(), key=lambda m: m.report.log_loss.value if m.report else math.inf)
-        if method.report is not None
-    ]
-    if not rows:
+    rows = _sorted(probabilities.methods.dropna(subset="log_loss"), "log_loss")
+    if rows.empty:
         return None
     texts = [
         [
-            method.title,
-            *(f(x.value, x.low, x.high) for f, x in zip(4 * [estimate, difference], _losses(measured), strict=False)),
-            metric(measured.calibration_error),
-            metric(method.stated_error),
+            title_of(row.method),
+            *(
+                text(*(getattr(row, f"{loss}{end}") for end in WITH_ENDS))
+                for loss, text in zip(LOSSES, 2 * (estimate, difference), strict=True)
+            ),
+            *map(metric, (row.ece, row.ece_as_it_stands)),
         ]
-        for _, method, measured in rows
+        for row in rows.itertuples()
     ]
-    nan = math.nan
-    values = [[nan, measured.log_loss.value, nan, measured.brier.value, nan, nan, nan] for _, _, measured in rows]
     return _marked(
+        rows,
         texts,
-        values,
         ("Method", "Log loss", "minus base rate", "Brier score", "minus base rate", "ECE", "ECE as it stands"),
-        [title for title, _, _ in rows],
+        ("", "log_loss", "", "brier", "", "", ""),
         name="probabilities",
         title="Probabilities of being right",
         note=f"{CROSS_FITTED} Base rate: always giving the share of right answers of the other parts. A loss below "
@@ -274,47 +269,41 @@ def probability_table(cells: Sequence[CellProbabilities]) -> Table | None:
     )
 
 
-def _losses(measured: Report) -> tuple[Interval, ...]:
-    return measured.log_loss, measured.log_loss_gain, measured.brier, measured.brier_gain
-
-
-def risk_in_words(cells: Sequence[CellProbabilities]) -> Iterator[str]:
+def risk_in_words(probabilities: Probabilities) -> Iterator[str]:
     """Sentences on what is gained by giving only the half of the answers that the reference is surest of."""
-    for cell in cells:
-        own = cell.methods.get(cell.reference)
-        if own is None:
-            continue
-        best = cell.ranked[0]
-        others = (
-            "" if best.name == cell.reference else f"; by {best.title}, the lowest curve, {share(best.risk_at(0.5))}"
-        )
-        yield (
-            f"{cell.title}: of all answers {share(1 - cell.n_correct / cell.n)} are wrong, of the surest half by "
-            f"{spoken(cell.reference)} {share(own.risk_at(0.5))}{others}."
-        )
+    reference = probabilities.reference
+    for cell, ranked in by_cell(probabilities.ranked):
+        best = ranked.iloc[0]
+        for own in ranked[ranked.method == reference].itertuples():
+            others = (
+                ""
+                if best.method == reference
+                else f"; by {title_of(best.method)}, the lowest curve, {share(best.risk_at_50)}"
+            )
+            yield (
+                f"{cell.title}: of all answers {share(1 - own.correct / own.answers)} are wrong, of the surest half by "
+                f"{spoken(reference)} {share(own.risk_at_50)}{others}."
+            )
 
 
-def probabilities_in_words(cells: Sequence[CellProbabilities]) -> Iterator[str]:
+def probabilities_in_words(probabilities: Probabilities) -> Iterator[str]:
     """Sentences on how many methods' probabilities beat the base rate, and on how far STC is from a probability as it
     stands.
     """
-    for cell in cells:
-        if cell.reason:
-            yield f"{cell.title}: no probabilities, {cell.reason}."
+    for cell, methods in by_cell(probabilities.methods):
+        if reason := too_few(*methods.iloc[0][["answers", "correct"]]):
+            yield f"{cell.title}: no probabilities, {reason}."
             continue
-        reports = {method.title: method.report for method in cell.methods.values() if method.report is not None}
-        beaten = sum(measured.log_loss_gain.high < 0 for measured in reports.values())
-        worse = sum(measured.log_loss_gain.low > 0 for measured in reports.values())
+        beaten, worse = (methods.log_loss_gain_high < 0).sum(), (methods.log_loss_gain_low > 0).sum()
         said = (
-            f"{cell.title}: probabilities from the order of {beaten} of {len(reports)} methods are better than the "
+            f"{cell.title}: probabilities from the order of {beaten} of {len(methods)} methods are better than the "
             "base rate"
         )
         said += f", those of {worse} are worse." if worse else "."
-        stc = cell.methods.get(STC)
-        if stc is not None and stc.report is not None:
+        for stc in methods[methods.method == STC].itertuples():
             said += (
-                f" 1 - the uncertainty of STC, taken as a probability, is off by {metric(stc.stated_error)} on average "
-                f"(ECE), a calibrated probability by {metric(stc.report.calibration_error)}."
+                f" 1 - the uncertainty of STC, taken as a probability, is off by {metric(stc.ece_as_it_stands)} on "
+                f"average (ECE), a calibrated probability by {metric(stc.ece)}."
             )
         yield said
 
@@ -324,43 +313,13 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}%"
 
 
-# --- CSV -------------------------------------------------------------------------------------------------------------
-
-
-def probability_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
-    """The rows of `probabilities.csv`: one for each method on each model and data set."""
-    for cell in cells:
-        for method in cell.methods.values():
-            row: dict[str, Any] = _place(cell, method) | {"answers": cell.n, "correct": cell.n_correct}
-            row |= {"aurc": method.aurc.value, "aurc_low": method.aurc.low, "aurc_high": method.aurc.high}
-            row |= {f"risk_at_{round(100 * coverage)}": method.risk_at(coverage) for coverage in SHARES}
-            for name in ("log_loss", "log_loss_gain", "brier", "brier_gain"):
-                measured = Interval(*3 * (math.nan,)) if method.report is None else getattr(method.report, name)
-                row |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
-            row["ece"] = math.nan if method.report is None else method.report.calibration_error
-            yield row | {"ece_as_it_stands": method.stated_error}
-
-
-def reliability_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
-    """The rows of `reliability.csv`: one for each group of answers with similar probabilities of being right."""
-    for cell in cells:
-        for method in cell.methods.values():
-            for group in () if method.report is None else method.report.bins:
-                yield _place(cell, method) | asdict(group)
-
-
-def curve_rows(cells: Sequence[CellProbabilities]) -> Iterator[dict[str, Any]]:
+def curve_points(probabilities: Probabilities) -> Iterator[dict[str, Any]]:
     """The rows of `risk_coverage.csv`: points of risk-coverage curves, at most one for each hundredth of coverage."""
-    for cell in cells:
-        for method in cell.methods.values():
-            wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS - 1e-12
-            for i in dict.fromkeys(np.searchsorted(method.curve.coverage, wanted).tolist()):
-                yield _place(cell, method) | {
-                    "coverage": float(method.curve.coverage[i]),
-                    "risk": float(method.curve.risk[i]),
-                    "uncertainty": float(method.curve.threshold[i]),
-                }
-
-
-def _place(cell: CellProbabilities, method: MethodChances) -> dict[str, Any]:
-    return {"model": cell.model, "dataset": cell.dataset, "method": method.name}
+    wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS
+    for place, curve in probabilities.curves.items():
+        for i in dict.fromkeys(_reached(curve, wanted).tolist()):
+            yield _columns(place) | {
+                "coverage": float(curve.coverage[i]),
+                "risk": float(curve.risk[i]),
+                "uncertainty": float(curve.threshold[i]),
+            }

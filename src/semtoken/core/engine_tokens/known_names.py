@@ -16,7 +16,16 @@ from semtoken.core.engine_tokens.checked_list import (
     not_in_vocabulary,
 )
 from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, ends_character, token_names
-from semtoken.core.engine_tokens.top_steps import STAND_INS, Entry, Name, TopStep, TopToken, entries_of, is_given
+from semtoken.core.engine_tokens.top_steps import (
+    STAND_INS,
+    Entry,
+    Name,
+    TopStep,
+    TopToken,
+    entries_of,
+    is_borrowed,
+    is_given,
+)
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
@@ -107,7 +116,7 @@ class KnownNames(Names):
             if not match.fits:
                 raise _misnamed(_token(entry), self._names, position)
         own, *listed = entries
-        chosen = _chosen_ids(entries, meant[0], position)
+        chosen = self._chosen(entries, meant[0], position)
         blanks = [match.blanks for match in meant]
         return MeantStep(
             chosen,
@@ -117,6 +126,23 @@ class KnownNames(Names):
             with_blank=blanks.count("begins"),
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
             padded=inside is not step,
+        )
+
+    def _chosen(self, entries: Sequence[Entry], meant: NameMatches, position: int) -> tuple[int, ...]:
+        """The chosen token's id; those of all special tokens where its name says no more."""
+        candidates, likely = meant.candidates, meant.likely
+        if is_borrowed(entries[0].name):
+            candidates = likely = tuple(token for token in candidates if self._vocabulary.broken[token])
+        if len(likely) == 1:
+            return likely
+        if meant.any_special and not any(entry.name[0] in candidates for entry in entries[1:]):
+            return candidates  # if special tokens were listed by id, one of them might be the chosen one
+        token = _token(entries[0])
+        if not candidates:
+            raise not_in_vocabulary(token, position)
+        raise InvalidInputError(
+            f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
+            f"vocabulary. {ASK_FOR_IDS}"
         )
 
     def is_blank(self, token: int) -> bool:
@@ -151,22 +177,6 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> SemtokenErro
     return VocabularyMismatch(
         f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary it is "
         f"{known}. It belongs to another model."
-    )
-
-
-def _chosen_ids(entries: Sequence[Entry], meant: NameMatches, position: int) -> tuple[int, ...]:
-    """The chosen token's id; those of all special tokens where its name says no more."""
-    candidates = meant.candidates
-    if len(meant.likely) == 1:
-        return meant.likely
-    if meant.any_special and not any(entry.name[0] in candidates for entry in entries[1:]):
-        return candidates  # if special tokens were listed by id, one of them might be the chosen one
-    token = _token(entries[0])
-    if not candidates:
-        raise not_in_vocabulary(token, position)
-    raise InvalidInputError(
-        f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
-        f"vocabulary. {ASK_FOR_IDS}"
     )
 
 

@@ -22,6 +22,7 @@ from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
+    NAMELESS,
     STAND_INS,
     Name,
     TopStep,
@@ -75,8 +76,8 @@ def _spelling_of(rule: SpellingRule, _: int | None, text: str | None, spelled: b
     if spelled:
         said = spelled.decode("utf-8", "replace")
         return Spelling.of(rule, said, said, spelled)
-    if text is None:
-        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=True)
+    if not text:
+        return Spelling.of(rule, REPLACEMENT, REPLACEMENT, REPLACEMENT.encode())._replace(markup=text is None)
     piece = text.encode("utf-8", "surrogatepass")
     said = text.removeprefix(REPLACEMENT)
     if said and said != text and REPLACEMENT not in said:  # a piece of a character, or the token that is named behind
@@ -138,7 +139,7 @@ class ListedNames(Names):
         if known is not None:
             return known
         token, text, spelled = name
-        if text is None and not spelled and (token is None or not self.naming.texts):
+        if text is None and not spelled and token is not None and not self.naming.texts:
             return None
         return self._added(name)
 
@@ -294,8 +295,8 @@ class ListedNames(Names):
 
         `known`: the chosen token has a number of its own. `again`: the list has had this name before.
         """
-        number = self.number(name)
-        if number is None and name[0] is not None and self.rule is None:
+        number = None if name == NAMELESS else self.number(name)
+        if number is None and self.rule is None:
             number = self.without_name(name[0])
         if number is None:
             return Meant((), (), shared=True)

@@ -13,9 +13,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
-from semtoken.clustering.vocabulary import normalize
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
+    NAMELESS,
     Name,
     TopStep,
     ends_inside,
@@ -26,8 +26,8 @@ from semtoken.core.engine_tokens.top_steps import (
     spelling,
 )
 
-NAMELESS: Name = (None, REPLACEMENT, None)
-"""A token of which its engine says nothing."""
+WITHOUT_NAME: frozenset[Name] = frozenset({NAMELESS, (None, "", None), (None, REPLACEMENT, None)})
+"""The names of tokens of which an engine says next to nothing."""
 ASCII_END = 0x7F
 IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern}\Z")
 """The beginning of names that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
@@ -99,15 +99,15 @@ def without_nameless_copies(steps: Sequence[TopStep], _: TopStep | None = None) 
 
     Some gateways drop the names of a list. Then the chosen token would count twice.
     """
-    return tuple([_without_nameless_copy(step) if NAMELESS in step.names else step for step in steps])
+    return tuple([step if WITHOUT_NAME.isdisjoint(step.names) else _without_nameless_copy(step) for step in steps])
 
 
 def _without_nameless_copy(step: TopStep) -> TopStep:
     chosen, own = step.names[0], step.log_probs[0]
-    if chosen == NAMELESS or chosen in step.names[1:]:
+    if chosen in WITHOUT_NAME or chosen in step.names[1:]:
         return step
     named = zip(step.names, step.log_probs, strict=True)
-    at = next((i for i, (name, number) in enumerate(named) if name == NAMELESS and number == own), 0)
+    at = next((i for i, (name, number) in enumerate(named) if name in WITHOUT_NAME and number == own), 0)
     if not at:
         return step
     return TopStep.of_columns(step.names[:at] + step.names[at + 1 :], step.log_probs[:at] + step.log_probs[at + 1 :])
@@ -117,8 +117,8 @@ def without_borrowed_names(steps: Sequence[TopStep], before: TopStep | None = No
     """The steps without the name of a whole character for the last of the tokens that spell pieces of it.
 
     vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
-    their names they would be other tokens. The name of the chosen one is kept behind a U+FFFD: with it the character is
-    complete, so that the names of the next step are its own.
+    their names they would be other tokens. What a name says is kept behind a U+FFFD. With that of the chosen one the
+    character is complete, so that the names of the next step are its own.
     """
     passed: list[TopStep] = []
     for step in steps:
@@ -129,13 +129,7 @@ def without_borrowed_names(steps: Sequence[TopStep], before: TopStep | None = No
 
 
 def _without_borrowed_names(step: TopStep) -> TopStep:
-    chosen, *others = step.names
-    said, renamed = _said(chosen), _unborrowed(chosen)
-    # The U+FFFD in front marks a borrowed name: what it says ends the character, and begins no other.
-    if renamed != chosen and REPLACEMENT not in said:
-        renamed = chosen[0], REPLACEMENT + said, None
-    own = "" if renamed != chosen else normalize(said)
-    return step.renamed((renamed, *(_unborrowed(name, own) for name in others)))
+    return step.renamed(map(_unborrowed, step.names))
 
 
 def _said(name: Name) -> str:
@@ -143,14 +137,14 @@ def _said(name: Name) -> str:
     return (spelled or b"").decode("utf-8", "replace") if text is None else text
 
 
-def _unborrowed(name: Name, like: str = "") -> Name:
-    """A name that may be borrowed, without what it says; that stays behind a U+FFFD where it reads `like` the chosen
-    token, since it may be the token's own.
+def _unborrowed(name: Name) -> Name:
+    """A name that may be borrowed behind a U+FFFD, which marks it: what it says ends the character, or else, in a list,
+    is the token's own.
     """
     said = _said(name)
     if not said or said[0].isascii() or is_unnamed(name):
         return without_no_bytes(name)
-    if like and normalize(said) == like:
+    if REPLACEMENT not in said:
         return name[0], REPLACEMENT + said, None
     return name[0], REPLACEMENT if name[0] is None else None, None
 

@@ -64,16 +64,16 @@ def token_named(
     """A token as its engine names it: by text, id, bytes, or several of them.
 
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
-    token without any text is a piece of a character, or a special token: its text becomes U+FFFD, or None if its id is
-    known.
+    token whose text is empty is a special one or a piece of a character: it keeps that text, or None if its id is
+    known. One without a text, bytes and an id is nameless.
     """
     return TopToken(log_prob, *_NAMES[text, token_id, spelled])
 
 
 def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
     """The id, text and bytes of a token, as far as its engine gives them."""
-    if not text and not spelled and (text is not None or token_id is None):
-        return token_id, REPLACEMENT if token_id is None else None, None
+    if not text and not spelled:
+        return token_id, text if token_id is None else None, None
     match = None if text is None else _TOKEN_ID.match(text)
     if text is not None and (match or REPLACEMENT in text) and spelled == _encoded(text):
         spelled = None

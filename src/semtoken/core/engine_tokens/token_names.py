@@ -1,8 +1,8 @@
 """Finding the token of a vocabulary that an engine means by the bytes or the string that it gives.
 
-Strings are no identities: byte pieces of characters decode alike, special tokens to nothing. A name that fits several
-tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token; the
-vocabulary does not say of which. The names in some replies also say whether two models have the same tokenizer.
+Strings are no identities: byte pieces of characters decode alike, or to nothing, as special tokens do. A name that fits
+several tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token;
+the vocabulary does not say of which. The names in some replies also say whether two models have the same tokenizer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.engine_tokens.top_steps import TopStep, TopToken, spelling
+from semtoken.core.engine_tokens.top_steps import TopStep, TopToken, is_unnamed, spelling
 from semtoken.errors import VocabularyMismatch
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -91,6 +91,14 @@ class TokenNames:
         return tuple(np.flatnonzero(self.vocabulary.special).tolist())
 
     @cached_property
+    def textless(self) -> tuple[int, ...]:
+        """Ascending ids of the tokens whose text may be written as nothing: special tokens, blanks that are lost where
+        they stand alone, and pieces of characters.
+        """
+        texts = self.vocabulary.texts
+        return tuple(token for token, text in enumerate(texts) if not text or text.endswith(REPLACEMENT))
+
+    @cached_property
     def matches(self) -> KeptByName[NameMatches]:
         """The tokens that a name (id, text, bytes) may stand for, looked up as in a dictionary; see `candidates`."""
         return KeptByName(self._matches_of)
@@ -104,10 +112,12 @@ class TokenNames:
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
     ) -> NameMatches:
         candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)
-        likely = self.likely(candidates)
-        any_special = token is None and candidates == self.specials and is_markup(spelled or text)
+        unnamed = is_unnamed((token, text, spelled))
+        likely = candidates if unnamed else self.likely(candidates)
+        says_special = not text if unnamed else is_markup(spelled or text)
+        any_special = token is None and candidates == self.specials != () and says_special
         fits = token is None or self.fits(token, text, spelled)
-        shared = token is None and spelled is None and self.shares(text)
+        shared = token is None and spelled is None and (len(candidates) > 1 if unnamed else self.shares(text))
         return NameMatches(
             candidates,
             likely,
@@ -123,12 +133,13 @@ class TokenNames:
     ) -> tuple[int, ...]:
         """All tokens that a name may stand for, by the most reliable part of it: id, then bytes, then string.
 
-        Ascending ids; none for a name that fits no token, all special tokens for one in markup that fits no other. With
+        Ascending ids; none for a name that fits no token, all special tokens for one in markup that fits no other, and
+        for an empty string all that may be written as nothing. With
         `blanks_left_out`, bytes and string may lack the blank that the token begins with.
         """
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
-        tokens = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
+        tokens = self._of_bytes(spelled) if spelled else () if text is None else self._of_string(text)
         if blanks_left_out:
             longer = self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))
             tokens = tuple(sorted({*tokens, *longer}))
@@ -173,6 +184,8 @@ class TokenNames:
 
     def _of_string(self, text: str) -> tuple[int, ...]:
         """A string as decoded inside a text, or alone, or spelled as the tokenizer's own files spell it."""
+        if not text:
+            return self.textless
         if REPLACEMENT in text:
             return self._by_text.get(text, ()) or self._of_pieces(text)
         tokens = self._of_bytes(text.encode("utf-8", "surrogatepass"))
@@ -184,14 +197,18 @@ class TokenNames:
         return self._of_bytes(piece) if SENTENCEPIECE_BLANK in text else self._by_piece.get(piece, ())
 
     def _of_pieces(self, text: str) -> tuple[int, ...]:
-        """Pieces of characters: any behind U+FFFD alone, and those that end the character that stands behind one."""
+        """Pieces of characters: any behind U+FFFD alone, and those that end the character that stands behind one.
+
+        Behind one may also stand a token's own name (`without_borrowed_names`).
+        """
         whole = text.lstrip(REPLACEMENT)
         if not whole:
             return self._by_text.get(REPLACEMENT, ())
-        if not text.startswith(REPLACEMENT) or REPLACEMENT in whole:
+        if not text.startswith(REPLACEMENT) or REPLACEMENT in whole or whole[0].isascii():
             return ()
         spelled, first = whole.encode("utf-8", "surrogatepass"), len(whole[0].encode("utf-8", "surrogatepass"))
-        return tuple(token for k in range(1, first) for token in self._by_piece.get(spelled[k:], ()))
+        ends = [token for k in range(1, first) for token in self._by_piece.get(spelled[k:], ())]
+        return tuple(sorted({*ends, *self._of_bytes(spelled)}))
 
     def shares(self, text: str | None) -> bool:
         """Whether several tokens are spelled like this, alone or inside a text."""

@@ -33,17 +33,26 @@ def is_own(log_prob: float) -> bool:
 Name: TypeAlias = tuple[int | None, str | None, bytes | None]
 """The name that an engine gives a token: its id, text and bytes, as far as it gives them."""
 
+NAMELESS: Name = (None, None, None)
+"""A token of which its engine says nothing, so that it may be any."""
+
 
 def is_unnamed(name: Name) -> bool:
-    """Whether the engine's text does not identify the token, since it is a part of a character."""
+    """Whether the engine's text does not identify the token, since it is empty or a part of a character."""
     _, text, spelled = name
-    return not spelled and (text is None or REPLACEMENT in text)
+    return not spelled and (not text or REPLACEMENT in text)
 
 
 def ends_inside(name: Name) -> bool:
     """Whether a token may end inside a character, as far as its name shows; see `without_borrowed_names`."""
     _, text, spelled = name
-    return not spelled and (text is None or text.endswith(REPLACEMENT))
+    return not spelled and (not text or text.endswith(REPLACEMENT))
+
+
+def is_borrowed(name: Name) -> bool:
+    """Whether a name may be that of a whole character, whose last piece the token is; see `without_borrowed_names`."""
+    token_id, text, _ = name
+    return token_id is None and is_unnamed(name) and bool((text or "").strip(REPLACEMENT))
 
 
 def spellings(names: Iterable[Name]) -> list[bytes | None]:

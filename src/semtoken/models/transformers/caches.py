@@ -113,7 +113,11 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
 
 
 def copied(cache: Any) -> Any:
-    """A repeatable cache to go on from, so that this one can be used again; keys and values are not copied."""
+    """A repeatable cache to go on from, so that this one can be used again; keys and values are not copied. None where
+    there is none.
+    """
+    if cache is None:
+        return None
     cache_copy = copy.copy(cache)
     cache_copy.layers = [copy.copy(layer) for layer in cache.layers]
     return cache_copy

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from semtoken.errors import BackendError, InvalidInputError, one_line_of
-from semtoken.models.transformers.generate_settings import PLAIN, one_answer_each
-from semtoken.models.transformers.proving import ForcedTokens, difference, least_rounding
+from semtoken.models.transformers.proving import difference, forced_logits, least_rounding
 from semtoken.support.files.images import read_image
 from semtoken.support.inputs import shown
 
@@ -133,17 +132,7 @@ class ImagePasses:
         if self.fill is not None:
             return self.fill
         text = [self.token] * 3
-        with one_answer_each(self.model):
-            out = self.model.generate(
-                **prompt.inputs([], 0, self.device),
-                **PLAIN,
-                max_new_tokens=len(text),
-                pad_token_id=self.padding,
-                logits_processor=[ForcedTokens([text])],
-                output_logits=True,
-                return_dict_in_generate=True,
-            )
-        written = torch.cat(list(out.logits))
+        written = torch.cat(forced_logits(self.model, prompt.inputs([], 0, self.device), [text], self.padding))
         fills = (0, 1) if any(name.endswith("token_type_ids") for name in prompt.tensors) else (0,)
         for fill in fills:
             try:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from semtoken.core.rows import normalized_rows
+from semtoken.core.rows import any_masked, normalized_rows
 from semtoken.errors import SemtokenError
 from semtoken.models.scores import AnswerScores
 from semtoken.support.arrays import as_rows
@@ -32,9 +32,16 @@ class KeptSteps:
         """The place of each step that has its tokens, the answers that got one, and the tokens."""
         self._fault: SemtokenError | None = None
         """The error of a step that cannot be scored: from it on its generation has no scores."""
+        self._looks_for_masks = False
+        self.masked = False
+        """Whether some token of a scored step had no probability, where that was asked for."""
 
-    def keep(self, rows: torch.Tensor) -> None:
-        """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known."""
+    def keep(self, rows: torch.Tensor, *, may_be_masked: bool) -> None:
+        """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known.
+
+        `may_be_masked` asks whether tokens have no probability.
+        """
+        self._looks_for_masks = self._looks_for_masks or may_be_masked
         fits = (rows.shape, rows.dtype, rows.device) == (self._rows.shape[1:], self._rows.dtype, self._rows.device)
         if not fits or self._kept == len(self._rows):
             self.score()
@@ -62,6 +69,8 @@ class KeptSteps:
         batch, size = self._rows.shape[1], self._scores.scorer.vocabulary.size
         places = np.array([place * batch + answer for place, answers, _ in kept for answer in answers])
         rows = normalized_rows(as_rows(self._rows.flatten(0, 1)), size, places)
+        if self._looks_for_masks and not self.masked:
+            self.masked = any_masked(rows, size)
         steps = [(answers, tokens) for _, answers, tokens in kept]
         try:
             self._scores.observe_together(steps, replace(rows, numbers=places % batch))

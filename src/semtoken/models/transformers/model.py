@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -63,7 +63,7 @@ from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.together import RowWriter
-from semtoken.models.transformers.trees import GrowingTree, read_trunk
+from semtoken.models.transformers.trees import ReadTexts, read_ends, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
@@ -422,9 +422,14 @@ class TransformersBackend(OwnTokens):
         """Whether the model reads several prompts in one pass as a tree of tokens."""
         return self._tried().trees
 
-    def tree(self, prompts: Sequence[Sequence[int]]) -> GrowingTree:
-        """Prompts as a tree of tokens, for a model that reads trees."""
-        return GrowingTree(self.passes, self.read_before, prompts)
+    def read_ends(
+        self,
+        texts: Sequence[tuple[int, ...]],
+        take: Callable[[int, torch.Tensor], None],
+        behind: ReadTexts | None = None,
+    ) -> Generator[int, int | None, ReadTexts]:
+        """Read texts together, as a model does that reads trees; see `semtoken.models.transformers.trees.read_ends`."""
+        return read_ends(self.passes, self.read_before, texts, take, behind)
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0, what: str = "has") -> None:
         """Check that sequences can be read, with so many tokens `more`; `what` says what a prompt's sequence holds."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import get_ident
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +24,6 @@ from semtoken.models.prompt_ids import pad
 from semtoken.models.transformers.anatomy import inner_model
 from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
 from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
-from semtoken.models.transformers.inside import forward_hook
 from semtoken.models.transformers.passes import ARGUMENTS, Passes, cache_of
 from semtoken.models.transformers.proof import Generates, Proof, kept_proof
 
@@ -268,33 +266,15 @@ class _Prover:
         """Differences step by step and row by row of what `generate` reads when its choices are those of the text.
         The prompts are beginnings of the text.
         """
-        seen: list[torch.Tensor] = []
-        thread = get_ident()
-
-        def look(module: Any, args: Any, output: Any) -> None:
-            if get_ident() == thread:  # others may use the model
-                seen.append(output.logits[:, -1])
-
+        batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
+        self.read += batch.ids.size + len(starts) * (STEPS - 1)
+        texts = [self.ids[start : start + STEPS] for start in starts]
+        places = [[start - 1 + step for start in starts] for step in range(STEPS)]
         try:
-            batch = pad([self.ids[:start] for start in starts], self.padding, left=True)
-            inputs = generate_inputs(Passes(self.model), batch)
-            self.read += batch.ids.size + len(starts) * (STEPS - 1)
-            with forward_hook(inner_model(self.model), look), one_answer_each(self.model):
-                self.model.generate(
-                    **inputs,
-                    **PLAIN,
-                    max_new_tokens=STEPS,
-                    pad_token_id=self.padding,
-                    logits_processor=[ForcedTokens([self.ids[start:] for start in starts])],
-                )
-            differences = [
-                self._differences(logits, [start - 1 + step for start in starts]) for step, logits in enumerate(seen)
-            ]
+            written = forced_logits(self.model, generate_inputs(Passes(self.model), batch), texts, self.padding)
+            return [gap for logits, at in zip(written, places, strict=True) for gap in self._differences(logits, at)]
         except Exception:  # as in `_first_with`
             return [float("inf")] * len(starts)
-        if len(seen) != STEPS:
-            return [float("inf")] * len(starts)
-        return [gap for step in differences for gap in step]
 
 
 def with_shared_weights(model: Any) -> Any:
@@ -329,6 +309,25 @@ class ForcedTokens(LogitsProcessor):  # type: ignore[misc]
         forced = torch.full_like(scores, -torch.inf)
         forced[range(len(self._texts)), [text.pop(0) for text in self._texts]] = 0.0
         return forced
+
+
+def forced_logits(
+    model: Any, inputs: Mapping[str, Any], texts: Sequence[Sequence[int]], padding: int
+) -> list[torch.Tensor]:
+    """The model's own logits [B, columns] of each step of transformers' `generate`, which is made to write texts of one
+    length behind the prompts in `inputs`.
+    """
+    with one_answer_each(model):
+        output = model.generate(
+            **inputs,
+            **PLAIN,
+            max_new_tokens=len(texts[0]),
+            pad_token_id=padding,
+            logits_processor=[ForcedTokens(texts)],
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    return list(output.logits)
 
 
 def _holds(try_it: Callable[[], bool]) -> bool:

@@ -155,7 +155,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         finally:
             self._watches = False
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Take in one step; `scores` is returned as it is.
 
         `BackendError` in beam search and assisted decoding, or if this is another generation than before.
@@ -303,7 +303,6 @@ class _Generation:
         """Whether the tokens of the newest step are not known yet."""
         self._scored: set[Distribution] = set()
         """The kinds of logits of the steps."""
-        self._masked = False
         self._model = None if step is None else _ModelSeen(step)
 
     def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution) -> None:
@@ -316,10 +315,7 @@ class _Generation:
             if self._lengths is not None:
                 self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
         self._scored.add(distribution)
-        rows = logits.detach()
-        if distribution == "unknown" and not self._masked:
-            self._masked = bool((rows[:, : self._vocabulary.size].amin(1) == -torch.inf).any())
-        self._steps.keep(rows)
+        self._steps.keep(logits.detach(), may_be_masked=distribution == "unknown")
         self._is_waiting = True
 
     def follow(self, ids: torch.Tensor) -> None:
@@ -376,7 +372,7 @@ class _Generation:
     def _distribution(self) -> Distribution:
         if self._scored == {"raw"}:
             return "raw"
-        return "processed" if self._masked or "processed" in self._scored else "unknown"
+        return "processed" if self._steps.masked or "processed" in self._scored else "unknown"
 
     def _may_be_padded(self, ids: list[int]) -> bool:
         """Whether nobody has said where an answer ends, and its last tokens may be padding."""

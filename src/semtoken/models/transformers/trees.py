@@ -1,14 +1,13 @@
 """Several texts as one tree of tokens: what some of them begin with is in it once, and nothing is padded.
 
-The tree is read as one row. Its mask lets every token see only those that come before it in its own text. It grows:
-with many questions about one text, the first look says where to look next, so further tokens are read behind any place
-of it, with the keys and values of all that was read before.
+The tree is read as one row, behind the beginning that all of its texts share. Its mask lets every token see only those
+that come before it in its own text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,66 +18,64 @@ from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 
 MOST_NODES = 512
-"""The most tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
+"""The most tokens of a tree besides what all its texts begin with. Its mask is as large as their square."""
 CHUNK = 512
 """The number of tokens of a shared beginning that are read at one time, if nobody says otherwise."""
 
 
+@dataclass(frozen=True, eq=False)
 class TokenTree:
-    """N tokens, its nodes, that are read behind K known ones."""
+    """The N tokens of some texts, each after the one before it in its text; what texts begin with is there once."""
 
-    def __init__(self, known: int) -> None:
-        self.known = known
-        """K."""
-        self.places: dict[tuple[int, int], int] = {}
-        """(place of the token before, token) -> its place among the known tokens and the nodes behind them."""
-        self.positions = [*range(known)]
-        """[K + N] the place of each token in its text."""
-        self.seen: BoolArray = np.zeros((0, known), dtype=bool)
-        """[N, K + N] which tokens each node sees: itself and those before it in its text."""
+    ids: IdArray
+    """[N] the tokens."""
+    depths: IdArray
+    """[N] the place of each token in its text."""
+    seen: BoolArray
+    """[N, N] which tokens each one sees: itself and those before it in its text."""
+    ends: list[int]
+    """The node at which each text ends."""
 
-    def place(self, before: int, token: int) -> int:
-        """The place of a token behind another one, -1 for the beginning. A new node counts from `grow` on."""
-        return self.places.setdefault((before, token), self.known + len(self.places))
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]]) -> TokenTree:
+        """The tree of texts, none of which is empty."""
+        nodes: dict[tuple[int, int], int] = {}  # (node before, token) -> node
+        ends = []
+        for text in texts:
+            node = -1
+            for token in text:
+                node = nodes.setdefault((node, token), len(nodes))
+            ends.append(node)
+        seen, depths = np.eye(len(nodes), dtype=bool), np.zeros(len(nodes), dtype=np.int64)
+        for node, (before, _) in enumerate(nodes):
+            if before >= 0:
+                seen[node] |= seen[before]
+                depths[node] = depths[before] + 1
+        return cls(np.array([token for _, token in nodes], dtype=np.int64), depths, seen, ends)
 
-    def ids(self, first: int = 0) -> IdArray:
-        """The tokens of the nodes from one on."""
-        return np.array([token for _, token in islice(self.places, first, None)], dtype=np.int64)
-
-    def grow(self) -> None:
-        """Take in the new nodes."""
-        old, known, size = len(self.seen), self.known, len(self.places)
-        seen = np.zeros((size, known + size), dtype=bool)
-        seen[:old, : known + old] = self.seen
-        for node, (before, _) in enumerate(islice(self.places, old, None), start=old):
-            if before < known:
-                seen[node, : before + 1] = True
-            else:
-                seen[node] = seen[before - known]
-            seen[node, known + node] = True
-            self.positions.append(self.positions[before] + 1 if before >= 0 else 0)
-        self.seen = seen
-
-    def cut(self, size: int) -> None:
-        """Leave only the first nodes."""
-        self.places = dict(islice(self.places.items(), size))
-        self.positions, self.seen = self.positions[: self.known + size], self.seen[:size, : self.known + size]
+    def read(self, passes: Passes, known: int, nodes: range, keep: IdArray, cache: Any) -> Any:
+        """Run the model over some nodes, behind a cache of `known` tokens before the tree and of the nodes before
+        these. Logits of the nodes in `keep` are wanted.
+        """
+        some = slice(nodes.start, nodes.stop)
+        seen = np.concatenate([np.ones((len(nodes), known), dtype=bool), self.seen[some, : nodes.stop]], axis=1)
+        return passes.nodes(self.ids[some], seen, known + self.depths[some], cache, keep - nodes.start)
 
 
-def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
-    """Divide prompts into groups whose trees stay small, in order; a prompt that shares too little is alone.
+def groups_of(texts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
+    """Divide texts into groups whose trees stay small, in order; a text that shares too little is alone.
 
-    What a prompt shares with the one before it counts once, all but its last token.
+    What a text shares with the one before it counts once, all but its last token.
 
     >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=3)
     [[0, 1, 2], [3]]
     """
     groups: list[list[int]] = []
     trunk = total = 0
-    for number, ids in enumerate(prompts):
+    for number, ids in enumerate(texts):
         if groups:
-            shared = min(trunk, len(shared_beginning((prompts[groups[-1][0]], ids))))
-            further = len(ids) - len(shared_beginning((prompts[number - 1], ids)))
+            shared = min(trunk, len(shared_beginning((texts[groups[-1][0]], ids))))
+            further = len(ids) - len(shared_beginning((texts[number - 1], ids)))
             if total + further - shared <= most:
                 groups[-1].append(number)
                 trunk, total = shared, total + further
@@ -88,73 +85,57 @@ def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[
     return groups
 
 
-class GrowingTree:
-    """Prompts that the model reads together as a tree of tokens, and the tokens that it reads behind them later.
-    `begin` reads what all prompts begin with. The model must read trees (`TransformersBackend.reads_trees`).
+@dataclass(frozen=True, eq=False)
+class ReadTexts:
+    """Texts that were read as a tree, for others that go on from them."""
+
+    trunk: tuple[int, ...]
+    """The beginning that all of them share."""
+    tails: list[tuple[int, ...]]
+    """The rest of each, in the order in which the tree was made of them."""
+    nodes: int
+    """The size of that tree."""
+    cache: Any
+    """Keys and values of trunk and tree."""
+
+
+@torch.inference_mode()
+def read_ends(
+    passes: Passes,
+    read_before: ReadBefore,
+    texts: Sequence[tuple[int, ...]],
+    take: Callable[[int, torch.Tensor], None],
+    behind: ReadTexts | None = None,
+) -> Generator[int, int | None, ReadTexts]:
+    """Read texts in as few passes as possible; `take` gets the number of each, and the logits [columns] behind it.
+    Those that were read before (`behind`) are not read again where the texts go on from them.
+
+    The model must read trees (`TransformersBackend.reads_trees`). The generator pauses as `read_trunk` does, and gives
+    what others can go on from.
     """
-
-    def __init__(self, passes: Passes, read_before: ReadBefore, prompts: Sequence[Sequence[int]]) -> None:
-        self._passes, self._read_before = passes, read_before
-        self._beginning = beginning = shared_beginning(prompts)
-        self._cache: Any = None
-        self._tree = TokenTree(len(beginning))
-        self._prompts = [list(ids[len(beginning) :]) for ids in prompts]
-
-    def begin(self) -> Generator[int, int | None, None]:
-        """Read the beginning that all prompts share; a generator that pauses as `read_trunk` does."""
-        self._cache = yield from read_trunk(self._passes, self._read_before, self._beginning)
-
-    @torch.inference_mode()
-    def read(
-        self,
-        places: Sequence[tuple[int, tuple[int, ...]]],
-        take: Callable[[int, torch.Tensor], None],
-        *,
-        last: bool = False,
-    ) -> Generator[int, int | None, None]:
-        """Read what follows at places of the tree (prompt number, tokens behind it), none given before.
-        It pauses as `read_trunk` does; `take` gets the number of each place and its logits [columns].
-        With `last` nothing will be read behind them: about `MOST_NODES` tokens are kept at one time, however many.
-        """
-        tree, wanted = self._tree, dict[int, list[int]]()
-        size, cache = len(tree.seen), copied(self._cache) if last else None
-        for number in sorted(range(len(places)), key=places.__getitem__):  # so that shared beginnings stay together
-            prompt, path = places[number]
-            place = tree.known - 1
-            for token in (*self._prompts[prompt], *path):
-                place = tree.place(place, token)
-            wanted.setdefault(place - tree.known, []).append(number)
-            if last and len(tree.places) - size >= MOST_NODES:
-                yield from self._look(wanted, take)
-                tree.cut(size)
-                self._cache, wanted = copied(cache), {}
-        yield from self._look(wanted, take)
-
-    def _look(
-        self, wanted: Mapping[int, Sequence[int]], take: Callable[[int, torch.Tensor], None]
-    ) -> Generator[int, int | None, None]:
-        """Read the new nodes; `wanted` names the places to which the logits of some of them belong."""
-        tree, first = self._tree, len(self._tree.seen)
-        assert min(wanted, default=first) >= first, "a place was read before, and its logits are gone"
-        tree.grow()
-        ids, read = tree.ids(first), 0
-        while first < len(tree.seen):
-            stop = min(first + ((yield read) or len(ids)), len(tree.seen))
-            nodes = [node for node in range(first, stop) if node in wanted]
-            rows = self._pass(first, ids[: stop - first], np.array(nodes or [first]) - first)
-            for node, row in zip(nodes, rows, strict=False):  # where none is wanted there is the row of the first
-                for number in wanted[node]:
-                    take(number, row)
-            float(rows[-1, 0])  # as in `Passes.piece`
-            ids, read, first = ids[stop - first :], stop - first, stop
-
-    def _pass(self, first: int, ids: IdArray, keep: IdArray) -> torch.Tensor:
-        """Logits [kept, columns] of nodes from the first on, which see what was read before."""
-        tree, stop = self._tree, self._tree.known + first + len(ids)
-        seen, positions = tree.seen[first : first + len(ids), :stop], tree.positions[stop - len(ids) : stop]
-        output = self._passes.nodes(ids, seen, np.array(positions), self._cache, keep)
-        self._cache = cache_of(output)
-        return output.logits[0]  # type: ignore[no-any-return]
+    if behind is None:
+        trunk = shared_beginning(texts)
+        behind = ReadTexts(trunk, [], 0, (yield from read_trunk(passes, read_before, trunk)))
+    tails, read_on = [text[len(behind.trunk) :] for text in texts], behind
+    order = sorted(range(len(texts)), key=tails.__getitem__)  # so that those with one beginning stay together
+    for group in groups_of([tails[number] for number in order], MOST_NODES):
+        numbers = [order[place] for place in group]
+        # A tree of more texts has the nodes of the first ones at its beginning, so the cache of these fits.
+        together = [*behind.tails, *(tails[number] for number in numbers)]
+        tree, cache = TokenTree.of(together), copied(behind.cache)
+        ends, first, read = tree.ends[len(behind.tails) :], behind.nodes, 0
+        while first < len(tree.ids):
+            stop = min(first + ((yield read) or len(tree.ids)), len(tree.ids))
+            wanted = sorted({end for end in ends if first <= end < stop}) or [first]
+            output = tree.read(passes, len(behind.trunk), range(first, stop), np.array(wanted), cache)
+            rows = dict(zip(wanted, output.logits[0], strict=True))
+            for number, end in zip(numbers, ends, strict=True):
+                if first <= end < stop:
+                    take(number, rows[end])
+            float(output.logits[0, -1, 0])  # as in `Passes.piece`
+            cache, read, first = cache_of(output), stop - first, stop
+        read_on = ReadTexts(behind.trunk, together, len(tree.ids), cache)
+    return read_on
 
 
 @torch.inference_mode()
@@ -172,5 +153,4 @@ def read_trunk(passes: Passes, read_before: ReadBefore, trunk: Sequence[int]) ->
         read, start = stop - start, stop
     if trunk:
         read_before.trunk = SharedPrefix(tuple(trunk), cache)
-        cache = copied(cache)
-    return cache
+    return copied(cache)

@@ -1,18 +1,19 @@
-"""The questions of a shard with what earlier steps recorded of them, and the form of what a step records."""
+"""A pass over questions: its steps, the questions of a shard with what earlier steps recorded of them, and the form of
+what a step records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.statistics import AnswerSettings
-from semtoken.bench.storage import Shard, generations_of, read_shard, shard_path
+from semtoken.bench.storage import generations_of, is_shard, read_shard, shard_path
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.models.base import Prompt
@@ -20,15 +21,27 @@ from semtoken.support.almanac import Question
 
 
 @dataclass(frozen=True)
-class Context:
-    """The run, settings and models that all shards of one work share."""
+class CellPass:
+    """The steps on one model and data set that a single pass over the questions computes together."""
 
     run: Path
     settings: RunSettings
     cell: CellPlan
-    models: Models
-    answered: Callable[[int], None] = lambda count: None
-    """Called with how many questions of the shard at work the model has dealt with so far, where that is known."""
+    name: str
+    """The name of the work, from the list in `semtoken.bench.work`."""
+    steps: tuple[PlannedStep, ...]
+    shards: tuple[int, ...] = ()
+    """The shards of which something is missing; see `survey`."""
+
+    @property
+    def units(self) -> int:
+        """The number of questions in these shards."""
+        return sum(map(self.cell.rows, self.shards))
+
+    @property
+    def title(self) -> str:
+        """The title of the step in messages and progress bars."""
+        return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
 
     @property
     def decoding(self) -> AnswerSettings:
@@ -36,35 +49,39 @@ class Context:
         return AnswerSettings(
             **self.settings.decoding.model_dump(),
             stop_at_newline=self.cell.format.stop_at_newline,
-            batch_size=self.models.choice(self.cell.model).batch_size,
+            batch_size=self.settings.choice(self.cell.model).batch_size,
         )
 
-    def progress(self, step: str, done: int, total: int) -> None:
-        """Called while the model answers."""
-        self.answered(done)
-
-    def read(self, step: PlannedStep, shard: int) -> Shard | None:
-        """Read a shard of a step; None if it has not been made yet."""
-        return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))
+    def missing(self, shard: int) -> tuple[PlannedStep, ...]:
+        """The steps whose file for a shard is missing or damaged, each key once."""
+        # Two variants of one clustering have one key and one file, which is made once: by the first of them.
+        by_key = {step.key: step for step in reversed(self.steps)}
+        rows = self.cell.rows(shard)
+        return tuple(
+            step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
+        )
 
 
 @dataclass(frozen=True)
 class ShardInputs:
     """The questions of one shard with what earlier steps recorded of them."""
 
-    context: Context
+    work: CellPass
     shard: int
     missing: tuple[PlannedStep, ...]
     """Steps whose records are wanted, each key once."""
+    answered: Callable[[int], None]
+    """Called with how many questions of the shard the model has dealt with so far, where that is known."""
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Called while the model answers."""
+        self.answered(done)
 
     @cached_property
     def questions(self) -> list[Question]:
         """The questions with their accepted answers."""
-        folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
-        shard = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
-        if shard is None:
-            raise _missing_file(shard_path(folder, self.shard))
-        columns = shard.columns
+        cell = self.work.cell
+        columns = self._columns(cell.questions_folder(self.work.run), cell.questions)
         rows = zip(columns["id"], columns["question"], columns["answers"], strict=True)
         return [Question(name, question, tuple(answers)) for name, question, answers in rows]
 
@@ -76,26 +93,25 @@ class ShardInputs:
     @cached_property
     def prompts(self) -> list[Prompt]:
         """The prompt of each question."""
-        return [self.context.cell.format.prompt(question.question) for question in self.questions]
+        return [self.work.cell.format.prompt(question.question) for question in self.questions]
 
     @cached_property
     def generations(self) -> list[Generation]:
         """The recorded answers of the shard, with all fields that the missing steps need."""
-        steps = self.context.cell.steps
         inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
-        columns = []
-        for name in inputs:
-            shard = self.context.read(steps[name], self.shard)
-            if shard is None:
-                raise _missing_file(shard_path(steps[name].folder(self.context.run), self.shard))
-            columns.append(shard.columns)
+        steps = [self.work.cell.steps[name] for name in inputs]
+        columns = [self._columns(step.folder(self.work.run), step.key) for step in steps]
         return generations_of([question.question for question in self.questions], columns)
 
-
-def _missing_file(path: Path) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} was there when this run began and is now missing or damaged. Run again to make it."
-    )
+    def _columns(self, folder: Path, key: str) -> Mapping[str, Sequence[Any]]:
+        """The columns that an earlier step, or the run itself, has written of this shard."""
+        found = read_shard(folder, self.shard, key, self.work.cell.rows(self.shard))
+        if found is None:
+            raise InvalidInputError(
+                f"{shard_path(folder, self.shard)} was there when this run began and is now missing or damaged. Run "
+                "again to make it."
+            )
+        return found.columns
 
 
 @dataclass(frozen=True)
