@@ -89,7 +89,7 @@ def score_logits(clusters: st.TokenClusters, repeats: int, steps: int = 64) -> I
         def score(logits: torch.Tensor = logits) -> None:
             st.score_logits(logits, random.integers(0, size, steps).tolist(), clusters.vocabulary)
 
-        found = ratio(score, lambda logits=logits: torch_log_softmax(logits), repeats)
+        found = ratio(score, partial(torch_log_softmax, logits), repeats)
         yield Measured(f"score_logits, {name}", "log-softmax of the same rows", found, budget)
 
 
@@ -209,7 +209,7 @@ def vllm(short: bool) -> Iterator[Measured]:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "seconds.json"
             options = f"--vocabulary 151936 --layers {layers} --width {width} --rounds {2 if short else 5} --no-whole"
-            script = [python, Path(__file__).with_name("engines.py"), *options.split(), "--out", out]
+            script = [str(python), str(Path(__file__).with_name("engines.py")), *options.split(), "--out", str(out)]
             if subprocess.run(script, stdout=subprocess.DEVNULL).returncode:
                 console.print("vLLM could not be measured; its message stands above.")
                 return
@@ -319,7 +319,7 @@ def main(
             "generation": generation(short),
             "clustering": decisions(10_000 if short else 20_000),
         }
-    found = []
+    found: list[Measured] = []
     for name, measured in parts.items():
         begun = time.perf_counter()
         found += measured

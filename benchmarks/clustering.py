@@ -148,7 +148,7 @@ def load(name: str, n: int | None, d: int) -> np.ndarray:
 def distances(table: np.ndarray) -> np.ndarray:
     """The square matrix of cosine distances in float32, as the peers need it."""
     unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), np.float32(1e-30))
-    square = unit @ unit.T
+    square: np.ndarray = unit @ unit.T
     np.subtract(np.float32(1), square, out=square)
     np.clip(square, 0, 2, out=square)
     np.fill_diagonal(square, 0)
@@ -554,7 +554,8 @@ def exact_tree(table: np.ndarray, keep: Path | None) -> np.ndarray:
     preserve them, so the function beneath it is called, which works in place.
     """
     if keep and keep.exists():
-        return np.load(keep)
+        kept: np.ndarray = np.load(keep)
+        return kept
     from fastcluster import linkage_wrap, mthidx
 
     start = time.process_time()

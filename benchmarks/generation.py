@@ -77,7 +77,7 @@ class TimedObserver:
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Take in a step."""
         start = time.perf_counter()
-        found = self.recorder(ids, scores)  # type: ignore[arg-type]
+        found = self.recorder(ids, scores)
         self.seconds += time.perf_counter() - start
         return found
 
@@ -145,7 +145,7 @@ def made_up_model(
     """A model with random weights and clusters of its vocabulary."""
     size = len(tokenizer)
     model = random_model(tokenizer, size, hidden, layers).to(getattr(torch, dtype))
-    labels = np.random.default_rng(0).integers(0, 16_000, size)
+    labels = np.random.default_rng(0).integers(0, 16_000, size).astype(np.int32)
     return model, st.TokenClusters(labels, st.Vocabulary.from_tokenizer(tokenizer))
 
 

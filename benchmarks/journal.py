@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -100,14 +101,16 @@ def copy(journal: Journal, n: int, folder: Path) -> str:
 
 def copied(journal: Journal, by: int, number: int) -> sa.Insert:
     """Insert copies of the first entries, each so many seconds later."""
+    later: sa.ColumnElement[Any]
     if journal.engine.dialect.name == "sqlite":
         later = sa.func.strftime("%Y-%m-%d %H:%M:%f000", entries.c.at, f"+{by} seconds", type_=UtcTime)
     else:
         later = entries.c.at + sa.func.make_interval(0, 0, 0, 0, 0, 0, float(by))
     name = sa.literal("made-up-") + sa.cast(entries.c.n - 1 + by, sa.Text)
     columns = [column for column in entries.c if column.name != "n"]
-    values = {"id": name, "at": later}
-    chosen = sa.select(*(values.get(column.name, column) for column in columns)).where(entries.c.n <= number)
+    values: dict[str, sa.ColumnElement[Any]] = {"id": name, "at": later}
+    copies: list[sa.ColumnElement[Any]] = [values.get(column.name, column) for column in columns]
+    chosen = sa.select(*copies).where(entries.c.n <= number)
     return sa.insert(entries).from_select([column.name for column in columns], chosen)
 
 

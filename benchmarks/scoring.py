@@ -12,6 +12,7 @@ import os
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread for both sides; set it to measure with more
@@ -103,10 +104,10 @@ def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
         table.add_column(heading, justify="left" if heading == "logits" else "right")
     for name, (log_softmax, logits) in forms.items():
         sides: dict[str, Callable[[], Any]] = {
-            "softmax": lambda f=log_softmax, x=logits: f(x),
-            "normalizers": lambda x=logits: log_normalizers(x, size),
-            "default": lambda x=logits: score(x, "default"),
-            "paper": lambda x=logits: score(x, "paper"),
+            "softmax": partial(log_softmax, logits),
+            "normalizers": partial(log_normalizers, logits, size),
+            "default": partial(score, logits, "default"),
+            "paper": partial(score, logits, "paper"),
         }
         taken = {side: seconds / steps * 1e6 for side, seconds in least_times(sides, repeats).items()}
         ratios = (taken[preset] / taken["softmax"] for preset in ("default", "paper"))
@@ -133,7 +134,7 @@ def record(clusters: st.TokenClusters, preset: Preset, rows: torch.Tensor, ids: 
     """Feed a recorder with a generation whose steps all have the same logits [B, V]; its tokens are `ids` [B, n]."""
     recorder = st.Recorder(needed_by(preset, clusters), preset)
     for step in range(ids.shape[1]):
-        recorder(ids[:, : step + 1], rows)  # type: ignore[arg-type]
+        recorder(ids[:, : step + 1], rows)
 
 
 def recorder_table(clusters: st.TokenClusters, repeats: int) -> Table:
@@ -146,10 +147,15 @@ def recorder_table(clusters: st.TokenClusters, repeats: int) -> Table:
     for batch, steps in ((1, 24), (8, 6), (64, 2)):
         rows = torch.from_numpy(random.standard_normal((batch, size), dtype=np.float32))
         ids = torch.from_numpy(random.integers(0, size, (batch, steps + 1)))  # the first is the prompt
+
+        def softmax(rows: torch.Tensor = rows, steps: int = steps) -> None:
+            for _ in range(steps):
+                torch_log_softmax(rows)
+
         sides: dict[str, Callable[[], Any]] = {
-            "softmax": lambda rows=rows, n=steps: [torch_log_softmax(rows) for _ in range(n)],
-            "default": lambda rows=rows, ids=ids: record(clusters, "default", rows, ids),
-            "paper": lambda rows=rows, ids=ids: record(clusters, "paper", rows, ids),
+            "softmax": softmax,
+            "default": partial(record, clusters, "default", rows, ids),
+            "paper": partial(record, clusters, "paper", rows, ids),
         }
         taken = {side: seconds / steps / batch * 1e6 for side, seconds in least_times(sides, repeats).items()}
         ratios = (taken[preset] / taken["softmax"] for preset in ("default", "paper"))
@@ -188,7 +194,7 @@ def prefix_table(vocabulary: Vocabulary, lengths: list[int], repeats: int) -> Ta
     for length in lengths:
         ids = random.integers(0, vocabulary.size, length).tolist()
         taken = least_times(
-            {"linear": lambda ids=ids: index.prefix_sets(ids), "whole": lambda ids=ids: decoded_heads(vocabulary, ids)},
+            {"linear": partial(index.prefix_sets, ids), "whole": partial(decoded_heads, vocabulary, ids)},
             repeats,
         )
         ratio = taken["whole"] / taken["linear"]

@@ -225,11 +225,14 @@ def beside(
     checkout: Path, model: str, clusters: str | None, clients: int, requests: int, most: int, temperature: float, n: int
 ) -> list[tuple[Load, Load]]:
     """The load of many clients on this server and on that of another checkout, in turn, `n` times."""
-    asked = (clients, requests, most, temperature)
+
+    def load(url: str, pipe: Any) -> Load:
+        return measure(url, pipe, clients, requests, most, temperature)
+
     with server(model, clusters) as here, other_server(checkout, model, clusters) as there:
         for one in (here, there):
             measure(*one, clients, 1, most, temperature)  # warms up
-        return [(measure(*here, *asked), measure(*there, *asked)) for _ in range(n)]
+        return [(load(*here), load(*there)) for _ in range(n)]
 
 
 def show_beside(pairs: list[tuple[Load, Load]]) -> None:

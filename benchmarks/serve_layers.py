@@ -21,11 +21,12 @@ import torch
 import typer
 
 from semtoken import ScoredModel
+from semtoken.models.answer_text import AnswerText
 from semtoken.models.base import Decoding
 from semtoken.models.transformers import joining, together
 from semtoken.support.almanac import load_questions
 from semtoken.web.serve import engine as serving
-from semtoken.web.serve.orders import GenerationBatch, Order
+from semtoken.web.serve.orders import GenerationBatch, Order, RowToken
 
 REST = "the rest: orders, rows, messages"
 
@@ -94,7 +95,7 @@ def watch_all(layers: Layers, backend: Any) -> None:
         layers.watch(module, "join_batches", "rows that join and leave")
     layers.watch(serving._Rows, "observe", "the server's view of a step")
     layers.watch(serving._Rows, "settle", "the server's view of an end")
-    layers.watch(serving.AnswerText, "add", "text")
+    layers.watch(AnswerText, "add", "text")
     layers.watch(ScoredModel, "results", "scores: whole answers")
 
 
@@ -104,7 +105,7 @@ def play(engine: serving.Engine, prompts: Sequence[Sequence[int]], clients: int,
 
     def emit(item: Any) -> None:
         nonlocal tokens
-        tokens += isinstance(item, serving.RowToken)
+        tokens += isinstance(item, RowToken)
         if item is None:
             ask()
 
@@ -145,7 +146,7 @@ def main(
         layers.watch(found, "running_together", "scores: values so far")
         return found
 
-    stc.observer = observer  # type: ignore[method-assign]
+    setattr(stc, "observer", observer)  # noqa: B010
     asked = [stc.tokenizer(one.prompt())["input_ids"] for one in load_questions("test")][: clients * requests]
     best: dict[int, tuple[float, int, dict[str, float], dict[str, int]]] = {}
     for _ in range(rounds + 1):  # the first one warms up

@@ -164,13 +164,19 @@ def pythons() -> dict[str, str]:
     return found
 
 
+def first_match(pattern: str, file: str) -> str:
+    """The group of a pattern at its first place in a file."""
+    found = re.search(pattern, (ROOT / file).read_text(), re.MULTILINE)
+    return found[1] if found else sys.exit(f"{file} has no line like {pattern}.")
+
+
 def check_version(tag: str | None) -> str:
     """The version, which the package, CITATION.cff, CHANGELOG and the tag must agree on."""
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "src/semtoken/version.py").read_text())[1]
-    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1]
+    version = first_match(r'^__version__ = "(.+)"', "src/semtoken/version.py")
+    cited = first_match(r"^version: (.+)$", "CITATION.cff")
     if cited != version:
         sys.exit(f"CITATION.cff says {cited}, the package {version}.")
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    newest = first_match(r"^## (\S+)", "CHANGELOG.md")
     if newest != version:
         sys.exit(f"The newest section of CHANGELOG.md is '## {newest}', the package has {version}.")
     if tag and tag != f"v{version}":
