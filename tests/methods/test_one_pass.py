@@ -3,11 +3,9 @@ intervals."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
-import sys
 import types
 from collections.abc import Sequence
 from dataclasses import replace
@@ -221,16 +219,6 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
 # --- everywhere --------------------------------------------------------------------------------------------------
 
 
-def candidates() -> Any:
-    """The definitions that the experiment on the first number scored its answers by."""
-    path = Path(__file__).parents[2] / "research" / "experiments" / "headline" / "candidates.py"
-    spec = importlib.util.spec_from_file_location("headline_candidates", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 SENTENCE = "The capital of the country that you ask about is the old town of Paris on the river Seine"
 
 
@@ -260,23 +248,25 @@ def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_phras
 
 
 def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None:
-    defined = candidates()
+    """The experiment on the first number has definitions of its own."""
+    from research.experiments.headline import candidates
+
     for question, text in [
         ("What is it?", SENTENCE),
         (f"Is this so: {SENTENCE}?", SENTENCE),
         ("Who is it?", "It is I"),
     ]:
         [answer] = stc.score([question], [text])
-        read = types.SimpleNamespace(
+        read: Any = types.SimpleNamespace(
             text=answer.text,
             question=question,
             offsets=[(token.start, token.end) for token in answer.tokens],
             log_probs=np.array([token.log_probability for token in answer.tokens]),
             agreeing=np.array([token.log_agreeing_probability for token in answer.tokens]),
         )
-        read.surprises = lambda spans, read=read: defined.Answer.surprises(read, spans)
-        found = defined.of_words(read) | {"mean_log_prob": -read.log_probs.mean(), "weakest_token": 0.0}
-        found |= defined.sums(found)
+        read.surprises = partial(candidates.Answer.surprises, read)
+        found = candidates.of_words(read) | {"mean_log_prob": -read.log_probs.mean(), "weakest_token": 0.0}
+        found |= candidates.sums(found)
         for name in ("mean_new_word", "weakest_phrase", "phrase_and_mean"):
             assert answer.scores[name] == pytest.approx(found[name]), (name, text)
         assert found["no_new_word"] == (answer.new_word_confidence(question) is None)

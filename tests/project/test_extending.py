@@ -28,7 +28,6 @@ from tests.json_lines import write_lines
 from tests.web.servers import events
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-MAP = PAGE.with_name("development.md")
 BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code>.*?)```", re.DOTALL)
 METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
 INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
@@ -564,15 +563,3 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     for what, (ideas, heading) in rows.items():
         assert f"| {what} | {ideas} | {len(changed(heading))} |" in page
     assert f"| a backend | 3 | 1; {len(changed(BACKEND))} with `[model] backend` everywhere |" in page
-
-
-def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:
-    source = Path(semtoken.__file__).parent
-    page = MAP.read_text("utf-8")
-    for init in sorted(source.rglob("__init__.py")):
-        if init.parent == source:
-            continue
-        name = str(init.parent.relative_to(source))
-        assert "/" in name or f"| `{name}` |" in page, name
-        described = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
-        assert len(described.splitlines()) >= 3, f"{name}: say in 3 to 10 lines what is in it and how to enter"

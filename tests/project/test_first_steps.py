@@ -75,10 +75,6 @@ def test_a_calibrator_of_decisions_decides_on_an_answer(tmp_path: Path) -> None:
     assert not other.accepted and other.reason == "no_threshold" and other.probability_correct is None
 
 
-def test_all_names_of_the_top_load() -> None:
-    assert all(getattr(st, name) is not None for name in st.__all__)
-
-
 def test_a_model_answers_with_a_decision_and_so_does_your_own_generate(tmp_path: Path) -> None:
     question = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
     known = st.ScoredModel.from_pretrained("almanac").fingerprint("almanac")

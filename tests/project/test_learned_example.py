@@ -58,17 +58,14 @@ def test_what_was_learned_is_calibrated_and_scores_later_answers(answers: list[d
     assert probabilities[right].mean() > probabilities[~right].mean() + 0.2
 
 
-def test_it_is_the_recipe_of_the_experiment(
-    answers: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_the_recipe_of_the_experiment(answers: list[dict[str, Any]], tmp_path: Path) -> None:
     """The risks of answers that were not seen rank as those of research/experiments/learned do."""
-    monkeypatch.syspath_prepend(str(ROOT / "research" / "experiments" / "learned"))
-    import learning  # type: ignore[import-not-found]
+    from research.experiments.learned import learning
 
     source = write_lines(tmp_path / "labeled.jsonl", answers[:LABELED])
     assert run("learn", source, tmp_path / "learned.jsonl").returncode == 0
     records = read_answers(source)
-    states = np.stack([one.state.values for one in records if one.state is not None])
+    states = np.stack([one.state.values for one in records if one.state is not None]).astype(np.float64)
     surprises = -log_confidences(records, "confidence")
     correct = np.array([float(bool(one.correct)) for one in records])
     expected = learning.cross_fitted(learning.Readings(surprises[:, None], states), correct).risk

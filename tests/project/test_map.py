@@ -1,10 +1,9 @@
-"""Whoever looks for a thing in the package finds it: a class by its name, a module in the docstring of its package."""
+"""Whoever looks for a thing in the package finds it: a package on the map, a module in the docstring of its package."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 import semtoken
@@ -23,11 +22,12 @@ LISTED = re.compile(r"^\w+\.py  ", re.MULTILINE)
 LISTS = sorted(file.parent for file in PACKAGE.rglob("__init__.py") if LISTED.search(opening(file.parent)))
 
 
-def test_no_two_classes_have_one_name() -> None:
-    trees = [ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")]
-    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    assert len(names) > 100
-    assert [name for name, count in names.items() if count > 1] == []
+def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "development.md").read_text("utf-8")
+    for package in (init.parent for init in PACKAGE.rglob("__init__.py") if init.parent != PACKAGE):
+        name = str(package.relative_to(PACKAGE))
+        assert "/" in name or f"| `{name}` |" in page, name
+        assert len(opening(package).splitlines()) >= 3, f"{name}: say in 3 to 10 lines what is in it and how to enter"
 
 
 @each("package", LISTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 from pathlib import Path
 from types import ModuleType
@@ -15,11 +15,7 @@ PAPER = Path(__file__).parents[2] / "research" / "paper"
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("paper_build", PAPER / "build.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("research.paper.build")
 
 
 def entries() -> dict[str, tuple[str, set[str]]]:

@@ -32,7 +32,7 @@ from tests.replies import recorded
 from tests.replies.test_honest_streams import DAMAGE, by_the_standard
 from tests.rows import each
 from tests.web import lima
-from tests.web.asking import CHAT, assert_error, blocks_in, figure, final_figure, post, without_block
+from tests.web.asking import CHAT, assert_error, blocks_in, figure, final_figure, post
 from tests.web.conftest import Replaying, Start, proxy_of
 from tests.web.servers import (
     LAST_CHUNK,
@@ -578,10 +578,6 @@ def test_the_same_message_is_logged_a_few_times_a_minute() -> None:
     now[0] = 61.0
     again = record()
     assert storm.filter(again) and "995 more" in again.msg
-
-
-def test_without_block_knows_both_spellings() -> None:
-    assert without_block(b'{"a":1,"semtoken":{"version": 1}}') == b'{"a":1}'
 
 
 @each("name", ["top_logprobs", "decision_requests", "max_connections", "scoring_threads"])

@@ -69,7 +69,7 @@ class Answer:
 
 def of_tokens(answer: Answer) -> dict[str, float]:
     """Candidates that know no words: lines 1, 2, 3, 5 and 8 of the protocol."""
-    logs, h = answer.log_probs, answer.entropies
+    logs, h, best = answer.log_probs, answer.entropies, list(answer.best)
     total, mean, weakest = -math.fsum(logs), -math.fsum(logs) / len(logs), -float(logs.min())
     divergences = np.maximum(-answer.mean_log_probs - math.log(answer.vocabulary), 0.0)
     return {
@@ -81,14 +81,14 @@ def of_tokens(answer: Answer) -> dict[str, float]:
         "max_token_entropy": max_token_entropy(h),
         "first_entropy": float(h[0]),
         "window_entropy": window_entropy(h),
-        "epr": epr(answer.best),
+        "epr": epr(best),
         "surprise_and_peak": surprise_and_peak(h, logs),
         "mean_and_weakest": mean + weakest,
         "mean_surprise_and_peak": mean + float(h.max()),
         "trace": trace(h, logs),
         "self_certainty": self_certainty(divergences),
-        "lowest_group_confidence": lowest_group_confidence(answer.best),
-        "first_content_entropy": first_content_entropy(answer.best, first_content_step(answer.token_texts)),
+        "lowest_group_confidence": lowest_group_confidence(best),
+        "first_content_entropy": first_content_entropy(best, first_content_step(answer.token_texts)),
         "rauq": rauq(logs, answer.attention, layers=range(len(answer.attention))) if len(logs) > 1 else total,
         "length": float(len(logs)),
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from semtoken.support.almanac import load_questions
+from tests.integrations.recordings import DATA
 
 if TYPE_CHECKING:
     from semtoken import ScoredModel, TokenClusters
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS") or "opentelemetry"
 collect_ignore_glob = [path.name for path in Path(__file__).parent.glob("test_*.py") if path.stem != f"test_{WANTED}"]
-DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="session")
