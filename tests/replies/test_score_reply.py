@@ -13,8 +13,12 @@ import pytest
 
 import semtoken as st
 from semtoken.choices import Preset
+from semtoken.core.growing import GrowingAnswer
+from semtoken.core.rules import ScoringRules
+from semtoken.core.scorer import scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.replies import read_reply
+from semtoken.replies.score import score_choice
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from tests.replies.made import chat_reply, entry
 from tests.replies.recorded import clusters, recording
@@ -175,3 +179,15 @@ def test_clusters_of_another_model() -> None:
 def test_an_answer_says_whether_the_token_limit_cut_it_off(end: str | None, cut: bool | None) -> None:
     [answer] = st.score_reply(chat_reply("Os", [entry("Os", -0.1)], finish_reason=end))
     assert answer.truncated is cut
+
+
+@each("streamed", [-0.1, -0.5])
+def test_an_answer_that_came_piece_by_piece_is_finished_only_if_it_holds_what_the_reply_holds(streamed: float) -> None:
+    """The last event of some streams brings other numbers or names than the events before it."""
+    scorer = scorer_for(None, ScoringRules())
+    [choice] = read_reply(chat_reply("Oslo", [entry("Oslo", -0.1)])).choices
+    [part] = read_reply(chat_reply("Oslo", [entry("Oslo", streamed)])).choices[0].segments
+    written = GrowingAnswer(scorer)
+    written.add(*part.steps)
+    scored = score_choice(choice, scorer, "raw", written=written)
+    assert scored.log_probability == pytest.approx(-0.1) and scored == score_choice(choice, scorer, "raw")
