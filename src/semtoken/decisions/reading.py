@@ -6,9 +6,10 @@ reply.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
+Look: TypeAlias = Callable[..., Generator[int, int | None, tuple[list[LogMasses], Any]]]
+"""Takes texts, the tokens to look up behind each, and what was read before; gives the log-probabilities of these
+tokens, text by text, and what texts that go on from these can be read behind.
+"""
 AT_ONCE = 32
 """The number of texts that are read together where an engine reads each as a prompt with a reply."""
 
@@ -44,26 +49,35 @@ def option_masses(
     see `semtoken.models.transformers.trees.read_trunk` for what it gives and gets then. `InvalidLogits` if the model
     gives NaN, `InvalidInputError` if the engine cannot read a prompt.
     """
+    ids = [prompt.ids for prompt in prompts]
+    if getattr(backend, "reads_trees", False):  # asked once, as a model looks at its weights then
+        from semtoken.models.transformers.trees import groups_of
+
+        look: Look = partial(_look_in_trees, backend)
+        groups = groups_of(ids)
+    else:
+        look = partial(_look_in_replies, backend)
+        groups = [list(range(first, min(first + AT_ONCE, len(ids)))) for first in range(0, len(ids), AT_ONCE)]
     masses: list[tuple[FloatArray, FloatArray]] = []
-    for group in _groups(backend, [prompt.ids for prompt in prompts]):
-        masses += yield from _masses_of_group(backend, [prompts[n] for n in group])
+    for group in groups:
+        masses += yield from _masses_of_group(look, [prompts[number] for number in group])
         yield 0
     return masses
 
 
 def _masses_of_group(
-    backend: Backend, prompts: Sequence[PreparedPrompt]
+    look: Look, prompts: Sequence[PreparedPrompt]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     readers = [OptionReader(prompt.spellings) for prompt in prompts]
     # Two looks are enough: all spellings that are worth it are followed to their ends at once.
     ends, first_tokens = [prompt.ids for prompt in prompts], [reader.first_tokens for reader in readers]
-    starts, read = yield from _look(backend, ends, first_tokens)
+    starts, read = yield from look(ends, first_tokens, None)
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
     tokens = [by_path[path] for by_path in wanted for path in by_path]
     # Most questions have options of one token each, and need no second look.
     texts = [(*prompts[place].ids, *path) for place, path in places]
-    log_masses, _ = (yield from _look(backend, texts, tokens, read)) if texts else ([], None)
+    log_masses, _ = (yield from look(texts, tokens, read)) if texts else ([], None)
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
     for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
@@ -71,32 +85,27 @@ def _masses_of_group(
     return [reader.masses(by_path) for reader, by_path in zip(readers, further, strict=True)]
 
 
-def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    if not getattr(backend, "reads_trees", False):
-        return [list(range(first, min(first + AT_ONCE, len(prompts)))) for first in range(0, len(prompts), AT_ONCE)]
-    from semtoken.models.transformers.trees import groups_of
-
-    return groups_of(prompts)
-
-
-def _look(
-    backend: Backend, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], behind: Any = None
+def _look_in_trees(
+    backend: Any, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], behind: Any
 ) -> Generator[int, int | None, tuple[list[LogMasses], Any]]:
-    """The log-probabilities of some tokens behind each text, and what texts that go on from these are read `behind`."""
+    """As `Look`, with a model that reads trees."""
     masses: dict[int, LogMasses] = {}
-    if getattr(backend, "reads_trees", False):
 
-        def take(number: int, row: Any) -> None:
-            masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
+    def take(number: int, row: Any) -> None:
+        masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
-        behind = yield from backend.read_ends(texts, take, behind)  # type: ignore[attr-defined]  # only transformers models
-    else:
-        # An engine reads replies only, so each text is given a reply of one token, whichever it is.
-        looked = _LookedUp(tokens)
-        backend.read(texts, [[int(ids[0])] for ids in tokens], [looked], batch_size=AT_ONCE)
-        masses = looked.found
-        yield 0
+    behind = yield from backend.read_ends(texts, take, behind)
     return [masses[number] for number in range(len(texts))], behind
+
+
+def _look_in_replies(
+    backend: Backend, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], _: None
+) -> Generator[int, int | None, tuple[list[LogMasses], None]]:
+    """As `Look`, with an engine that reads replies only: each text is given one of one token, whichever it is."""
+    looked = _LookedUp(tokens)
+    backend.read(texts, [[int(ids[0])] for ids in tokens], [looked], batch_size=AT_ONCE)
+    yield 0
+    return [looked.found[number] for number in range(len(texts))], None
 
 
 def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
