@@ -248,22 +248,6 @@ def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
     raise VocabularyError("The tokenizer has neither a padding nor an end-of-sequence token; set tokenizer.pad_token.")
 
 
-def answer_length(
-    ids: Sequence[int], stop_ids: Collection[int], stop_strings: Sequence[str], vocabulary: Vocabulary
-) -> int:
-    """The number of tokens of an answer up to and including the first stop token, or the one that completes a stop
-    string.
-    """
-    length = next((i + 1 for i, token in enumerate(ids) if token in stop_ids), len(ids))
-    if not stop_strings:
-        return length
-    text = vocabulary.decode(ids[:length])
-    ends = [text.find(stop) + len(stop) for stop in stop_strings if stop in text]
-    if not ends:
-        return length
-    return next(i + 1 for i, (_, end) in enumerate(vocabulary.offsets(ids[:length])) if end >= min(ends))
-
-
 def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
     """The seed of one sample's random numbers. It depends on the prompt and not on the order of the questions."""
     digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()

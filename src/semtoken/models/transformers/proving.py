@@ -26,6 +26,7 @@ from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeata
 from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
 from semtoken.models.transformers.passes import ARGUMENTS, Passes, cache_of
 from semtoken.models.transformers.proof import Generates, Proof, kept_proof
+from semtoken.models.transformers.trees import TokenTree
 
 WINDOWS = ("sliding_window", "attention_window_size", "attention_chunk_size", "index_topk", "floor_scale")
 """Settings that say how many tokens a layer sees, or from which place on it weighs them otherwise."""
@@ -241,10 +242,9 @@ class _Prover:
 
         def reads() -> bool:
             known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
-            ids = np.array([self.ids[2], self.ids[6], self.ids[3]])  # the second and the third follow the first
-            seen = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=bool)
-            self.read += ids.size
-            logits = self.first[0].nodes(ids, seen, np.array([2, 3, 3]), known, np.array([0, 2])).logits[0]
+            tree = TokenTree.of([[self.ids[2], self.ids[6]], [self.ids[2], self.ids[3]]])
+            self.read += len(tree.ids)
+            logits = tree.read(self.first[0], 2, range(3), np.array([0, 2]), known).logits[0]
             return len(logits) == 2 and self._equal(logits, (2, 3))
 
         # a layer may have a window that seven tokens do not fill: its cache does not keep all

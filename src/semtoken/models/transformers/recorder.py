@@ -27,7 +27,7 @@ from semtoken.core.rules import as_rules
 from semtoken.errors import BackendError, InvalidInputError, ModelError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import MethodScores, require_one_pass
 from semtoken.methods.observers.steps import Readable, not_given
-from semtoken.models.prompt_ids import answer_length, end_token_ids
+from semtoken.models.prompt_ids import end_token_ids
 from semtoken.models.scores import AnswerScores
 from semtoken.models.transformers.anatomy import inner_model, vocabulary_within
 from semtoken.models.transformers.generate_loop import LoopStep, loop_step
@@ -385,7 +385,7 @@ class _Generation:
         if self._lengths is not None:
             ids = ids[: self._lengths[i]]
         if self._stop_ids:
-            return answer_length(ids, self._stop_ids, (), self._vocabulary)
+            return next((i + 1 for i, token in enumerate(ids) if token in self._stop_ids), len(ids))
         if self._lengths is not None:
             return len(ids)
         special = self._vocabulary.special
