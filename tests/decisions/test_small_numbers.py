@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,10 @@ from semtoken.decisions import Choice, DecisionRequest, Predicate, Question, Rea
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.asked_texts import asked_texts
 from semtoken.decisions.audit_results import SetAudit, SideAudit
-from semtoken.decisions.deciding import prepare, shared_size
+from semtoken.decisions.deciding import prepare, run_to_end, shared_size
 from semtoken.decisions.options import PredictionSets
-from semtoken.decisions.prompts import plain_tokens, prompt_tokens
-from semtoken.decisions.reading import _groups, _of_list, _of_row
+from semtoken.decisions.prompts import OrderedQuestion, plain_tokens, prompt_tokens
+from semtoken.decisions.reading import PreparedPrompt, _of_list, _of_row, option_masses
 from semtoken.decisions.remote import asker_of_endpoint
 from semtoken.decisions.spellings import OptionReader, OptionSpelling
 from semtoken.decisions.wire.extension import WireRequest
@@ -26,6 +27,7 @@ from semtoken.errors import InvalidInputError, InvalidLogits
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.judge import KINDS, Claim, Share, judge
+from semtoken.methods.observers.steps import Observer, Step
 from semtoken.replies import read_reply
 from tests.decisions.models import tiny
 from tests.rows import each
@@ -259,10 +261,26 @@ def test_log_probabilities_of_a_row_leave_its_padding_out() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 32, 33, 64, 65])
-def test_thirty_two_places_are_read_together_by_engines_without_trees(count: int) -> None:
-    groups = _groups(object(), [[0]] * count)  # type: ignore[arg-type]
-    assert [place for group in groups for place in group] == list(range(count))
-    assert [len(group) for group in groups] == [32] * (count // 32) + [count % 32] * bool(count % 32)
+def test_thirty_two_texts_are_read_together_by_engines_without_trees(count: int) -> None:
+    together: list[list[int]] = []
+
+    class Engine:
+        """Gives three tokens the same probability."""
+
+        def read(self, prompts: Any, replies: Any, observers: list[Observer], **options: Any) -> None:
+            together.append([ids[0] for ids in prompts])
+            for observer, (number, [token]) in itertools.product(observers, enumerate(replies)):
+                observer.observe(Step([number], [token], 3, np.zeros((1, 3)), [0]))
+
+    none = np.empty(0, dtype=np.int64)
+    spellings = (OptionSpelling(((1,),), none), OptionSpelling(((2,),), none))
+    shown = OrderedQuestion(Predicate("Is it so?"), (0, 1), "labels")
+    engine: Any = Engine()
+    prompts = [PreparedPrompt(0, shown, (number,), spellings) for number in range(count)]
+    masses = run_to_end(option_masses(engine, prompts))
+    assert [number for some in together for number in some] == list(range(count)) and len(masses) == count
+    assert [len(some) for some in together] == [32] * (count // 32) + [count % 32] * bool(count % 32)
+    assert np.ravel(masses) == pytest.approx([1 / 3] * 4 * count)
 
 
 def test_masses_are_in_the_questions_order_and_of_the_first_text_of_a_reply() -> None:
