@@ -61,6 +61,32 @@ class TestToolCalls:
         message = {"content": "", "tool_calls": calls, "response_metadata": {"finish_reason": "tool_calls"}}
         assert said(read_reply(message)) == [("tool_call", 'weather({"city": "Oslo"})\nnow({})', [])]
 
+    @pytest.mark.parametrize(
+        ("message", "said_of_it"),
+        [
+            ({"tool_calls": 5}, "tool_calls must be a list. Got 5"),
+            ({"tool_calls": ["now"]}, r"tool_calls\[0\] must be an object. Got 'now'"),
+            (
+                {"tool_calls": [{"name": "f", "args": {"x": math.nan}}]},
+                r"tool_calls\[0\].args cannot be written as JSON",
+            ),
+        ],
+    )
+    def test_of_langchain_that_are_none_are_refused(self, message: dict[str, Any], said_of_it: str) -> None:
+        with pytest.raises(InvalidInputError, match=said_of_it):
+            read_reply({"content": "Oslo", "response_metadata": {"finish_reason": "stop"}, **message})
+
+    def test_of_ollama_with_arguments_that_json_cannot_hold_are_refused(self) -> None:
+        call = {"function": {"name": "f", "arguments": {"x": math.inf}}}
+        message = {"role": "assistant", "content": "Oslo", "tool_calls": [call]}
+        with pytest.raises(InvalidInputError, match=r"tool_calls\[0\].function.arguments cannot be written as JSON"):
+            read_reply({"model": "m", "message": message, "done": True})
+
+    def test_a_message_of_langchain_beside_odd_fields_is_read(self) -> None:
+        assert said(read_reply({"content": "Oslo", "response_metadata": {"finish_reason": "stop"}, "kwargs": 5})) == [
+            ("answer", "Oslo", [])
+        ]
+
     def test_of_a_response(self) -> None:
         called = {"type": "function_call", "name": "weather", "arguments": '{"city":"Oslo"}'}
         custom = {"type": "custom_tool_call", "name": "note", "input": "Oslo"}

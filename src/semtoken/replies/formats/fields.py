@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from semtoken.errors import BackendError, InvalidInputError
-from semtoken.support.splice import Change, Keep, Path
+from semtoken.support.splice import Change, Keep, Path, encode
 from semtoken.support.text import error_text
 from semtoken.support.untrusted import as_id, as_list, as_object, text_or_empty
 
@@ -144,6 +144,16 @@ def stop_of(choice: RawReply) -> str | int | None:
         if type(stop) is int or (isinstance(stop, str) and stop):
             return stop
     return None
+
+
+def arguments_as_json(arguments: Any, where: str) -> str:
+    """The arguments of a tool call as JSON, of APIs that give them as values; `InvalidInputError` where JSON has no
+    form for them.
+    """
+    try:
+        return encode(arguments)
+    except (ValueError, TypeError) as error:  # NaN, or an object of a client
+        raise InvalidInputError(f"{where} cannot be written as JSON: {error}.") from error
 
 
 USAGES: Mapping[str, Sequence[Path]] = {

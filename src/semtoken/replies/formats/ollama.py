@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from semtoken.errors import BackendError
 from semtoken.replies.formats.base import Engine, ProbeQuestion, Shape
-from semtoken.replies.formats.fields import RawReply, value_at
-from semtoken.support.splice import Path, encode
+from semtoken.replies.formats.fields import RawReply, arguments_as_json, value_at
+from semtoken.support.splice import Path
 from semtoken.support.untrusted import as_list, as_object
 
 UNFINISHED = "The reply says that it is not done: it is one chunk of a stream, or broke off. Save the whole stream."
@@ -71,7 +71,10 @@ class OllamaChat(OllamaGenerate):
 
     def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools, which the list of log-probabilities does not hold."""
-        listed = as_list(value_at(choice, self.showing[0]) or (), "message.tool_calls")
-        calls = [as_object(call, f"message.tool_calls[{i}]") for i, call in enumerate(listed)]
-        functions = [as_object(call.get("function", {}), "message.tool_calls.function") for call in calls]
-        return {i: (str(call.get("name", "")), encode(call.get("arguments", {}))) for i, call in enumerate(functions)}
+        calls: dict[int, tuple[str, str]] = {}
+        for i, given in enumerate(as_list(value_at(choice, self.showing[0]) or (), "message.tool_calls")):
+            function = as_object(given, f"message.tool_calls[{i}]").get("function", {})
+            call = as_object(function, "message.tool_calls.function")
+            arguments = arguments_as_json(call.get("arguments", {}), f"message.tool_calls[{i}].function.arguments")
+            calls[i] = str(call.get("name", "")), arguments
+        return calls

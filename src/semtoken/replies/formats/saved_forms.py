@@ -14,8 +14,8 @@ from semtoken.choices import SegmentKind
 from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Delta, Engine, Shape
-from semtoken.replies.formats.fields import RawReply, end_in_words, value_at
-from semtoken.support.splice import Path, encode
+from semtoken.replies.formats.fields import RawReply, arguments_as_json, end_in_words, value_at
+from semtoken.support.splice import Path
 from semtoken.support.untrusted import as_list, as_object, text_or_empty
 
 META = "response_metadata"
@@ -38,7 +38,7 @@ class LangChainMessage(Shape):
     @classmethod
     def choices(cls, reply: Any) -> Sequence[tuple[int, Path, RawReply]]:
         """The message itself, or what is below `kwargs` of a serialized one."""
-        below: Path = ("kwargs",) if "kwargs" in reply else ()
+        below: Path = ("kwargs",) if isinstance(reply.get("kwargs"), Mapping) else ()
         return [(0, below, value_at(reply, below))]
 
     @classmethod
@@ -68,8 +68,11 @@ class LangChainMessage(Shape):
 
     def calls(self, choice: RawReply) -> Mapping[int, tuple[str, str]]:
         """The calls of tools."""
-        calls = choice.get("tool_calls") or ()
-        return {i: (str(call.get("name", "")), encode(call.get("args", {}))) for i, call in enumerate(calls)}
+        calls: dict[int, tuple[str, str]] = {}
+        for i, given in enumerate(as_list(choice.get("tool_calls") or (), "tool_calls")):
+            call = as_object(given, f"tool_calls[{i}]")
+            calls[i] = str(call.get("name", "")), arguments_as_json(call.get("args", {}), f"tool_calls[{i}].args")
+        return calls
 
 
 class AISDKResult(Shape):
