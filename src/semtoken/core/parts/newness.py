@@ -65,7 +65,7 @@ class _Word(NamedTuple):
     repeats: bool
     """Whether it stands in the question, in some form."""
     ends: bool
-    """Whether it ends a sentence, as an article does not: "The symbol of iodine is I."."""
+    """Whether it is a letter that ends a sentence, as an article does not: "The symbol of iodine is I."."""
 
     @property
     def is_content(self) -> bool:
@@ -105,7 +105,8 @@ def new_phrases(said: str, question: str = "") -> Ranges:
     material. If there are none either, the answer only repeats the question, unless that may hold its own answer
     (`offers_answers`): then all phrases count. Of an answer without another new word its "no" or "not" does.
     """
-    every, asked, written = phrases(said), question_in(question), _bare_words(without_thinking(said))
+    shown, asked = without_thinking(said), question_in(question)
+    every, written = phrases(shown), _bare_words(shown)
     for known in dict.fromkeys((question, asked)):
         words = _beside(said, written, known)
         new = [(word.start, word.start + len(said[word.start : word.end].rstrip("'’"))) for word in _new(words)]
@@ -168,7 +169,8 @@ def _beside(said: str, written: Sequence[_BareWord], question: str) -> list[_Wor
         repeats = bool(question) and (
             not known.isdisjoint(_forms(plain)) or (said[start:end] in question and is_unspaced(said[start:end]))
         )
-        words.append(_Word(start, end, plain, repeats, _ENDS_SENTENCE.match(said, end) is not None))
+        ends = len(plain) == 1 and _ENDS_SENTENCE.match(said, end) is not None
+        words.append(_Word(start, end, plain, repeats, ends))
     return words
 
 

@@ -191,8 +191,7 @@ def _is_capital(text: str, word: tuple[int, int]) -> bool:
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
-    """Character ranges of the phrases of an answer, without its thinking; one too long to be divided is one phrase."""
-    text = without_thinking(text)
+    """Character ranges of the phrases of a text; one too long to be divided is one phrase."""
     try:
         return list(phrase_ranges(text))
     except BudgetExceededError:

@@ -13,7 +13,7 @@ from semtoken.core.engine_tokens import TopStep
 from semtoken.core.parts.answers import log_product, tokens_touching
 from semtoken.core.parts.finding import least_sure_field
 from semtoken.core.parts.newness import new_phrases, new_words
-from semtoken.core.parts.prose import phrases
+from semtoken.core.parts.prose import phrases, without_thinking
 from semtoken.core.results import HiddenState, ScoredAnswer
 from semtoken.core.results.generation import LAYOUTS, Generation
 from semtoken.errors import InvalidInputError
@@ -39,7 +39,7 @@ def new_word_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
 
 def phrase_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
     """The log confidence of each phrase of an answer, [phrases], by the answer's own rules."""
-    return _of_ranges(answer, phrases(answer.text))
+    return _of_ranges(answer, phrases(without_thinking(answer.text)))
 
 
 def new_phrase_log_probs(answer: ScoredAnswer, question: str) -> Bounded:
