@@ -212,12 +212,18 @@ class _Reader:
         return {"question": [text for shard in asked if shard for text in shard.columns["question"]], "answer": answers}
 
     def _seconds(self) -> Counter[str]:
-        """Seconds of every recording step and every method's arithmetic ("score:NAME"), over all shards."""
+        """Seconds of every recording step and every method's arithmetic ("score:NAME"), over all shards; NaN where one
+        is missing.
+        """
         total: Counter[str] = Counter()
         for step in self.plan.steps.values():
-            variant = step.work == "stc" and step.subject
-            for shard in () if variant else self.shards(step) or ():
+            if step.work == "stc" and step.subject:  # a variant
+                continue
+            shards = self.shards(step)
+            for shard in [] if shards is None else shards:
                 total.update(shard.seconds)
+            if shards is None:
+                total[step.name] = math.nan  # type: ignore[assignment]
         del total[IN_MODEL]  # other steps contain it
         return total
 
