@@ -7,6 +7,8 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from tests.cli.conftest import RunCommand, assert_told
 from tests.guarantees.worlds import WORLDS
 from tests.json_lines import read_lines, write_lines
 from tests.known import known
+from tests.web.servers import wait_until
 
 
 def answers(n: int, *, labeled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
@@ -318,6 +321,21 @@ def test_labels_are_kept_and_labeling_goes_on(semtoken: RunCommand, tmp_path: Pa
     assert not set(shown[:2]) & set(re.findall(r"What is number (\d)", second.stdout))
     third = semtoken("label", source, "--limit", "5", stdin="n\nu\ny\ny\n")
     assert "5 of 10 answers have a label (4 right, 1 wrong)" in third.stderr
+
+
+def test_nobody_labels_into_a_file_beside_somebody_else(semtoken: RunCommand, tmp_path: Path) -> None:
+    """Each writes the whole file: whoever came last took the labels of the other away."""
+    source = write_lines(tmp_path / "answers.jsonl", answers(6, correct=None))
+    target = tmp_path / "answers.labeled.jsonl"
+    command = [sys.executable, "-m", "semtoken", "label", str(source)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as first:
+        wait_until(target.exists)
+        assert_told(semtoken("label", source, stdin="n\nn\nq\n"), "Somebody else is labeling", "another output")
+        first.communicate("y\nq\n")
+    assert first.returncode == 0
+    assert [row["correct"] for row in read_lines(target)].count(True) == 1
+    assert "2 of 6" in semtoken("label", source, stdin="n\nq\n").stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [source.name, target.name]
 
 
 @pytest.mark.parametrize("stdin", ["q\n", ""])

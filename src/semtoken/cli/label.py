@@ -43,18 +43,24 @@ def label(
     """
     from semtoken.guarantees.answer_records import read_answers, require_scores
     from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
+    from semtoken.support.files.safe_files import locked
 
     target = output or beside(file, ".labeled.jsonl")
-    answers = with_earlier(read_answers(file), target)
-    require_scores(answers)
-    labels = labels_of(answers)
-    order = labeling_order(answers)
-    write_labeled(target, answers, labels)  # it is there whatever you do, and a place that takes no file is refused now
-    if any(answer.document and not answer.extracted_from for answer in answers):
-        tell(NO_DOCUMENT)
-    tell(_progress(labels, len(order)))
-    _ask_all(answers, order, labels, target, limit)
-    tell(f"{_progress(labels, len(order))} Saved in {target}.")
+    given = read_answers(file)
+    require_scores(given)
+    busy = f"Somebody else is labeling into {target}. Wait for them, or choose another output."
+    # Each writes the whole file, with the labels that were there at the beginning and his own.
+    with locked(target.with_name(f".{target.name}.lock"), busy, remove=True):
+        answers = with_earlier(given, target)
+        labels = labels_of(answers)
+        order = labeling_order(answers)
+        # It is there whatever you do, and a place that takes no file is refused now.
+        write_labeled(target, answers, labels)
+        if any(answer.document and not answer.extracted_from for answer in answers):
+            tell(NO_DOCUMENT)
+        tell(_progress(labels, len(order)))
+        _ask_all(answers, order, labels, target, limit)
+        tell(f"{_progress(labels, len(order))} Saved in {target}.")
 
 
 def _ask_all(
