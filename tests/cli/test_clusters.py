@@ -25,6 +25,16 @@ def test_made_kept_and_shown(semtoken: RunCommand, model: str) -> None:
     assert_told(semtoken("cluster", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
 
 
+def test_a_cache_that_takes_no_clusters_is_found_before_the_work(
+    semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were made, in up to an hour, and then kept nowhere."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "file"))
+    # The model, which would be looked for next, is not there either.
+    assert_told(semtoken("cluster", "make", "no-such-model"), "clusters cannot be written: Not a directory.")
+
+
 def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
     target = tmp_path / "made"
     result = semtoken("cluster", "make", model, "-o", target, "-k", 50, "-k", 80)

@@ -80,8 +80,12 @@ def make(
 
 def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path | None]:
     """Number of clusters -> where they go. Places that cannot be written are found before the work."""
+    from semtoken.clustering.cache import directory
+    from semtoken.support.files.safe_files import check_place
+
     numbers = dict.fromkeys(n_clusters)
     if output is None:
+        check_place(directory())
         return numbers
     targets: dict[int, Path | None] = {k: output if len(numbers) == 1 else output / f"k{k}" for k in numbers}
     for target in filter(None, targets.values()):
