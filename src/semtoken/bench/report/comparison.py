@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.controls import CONTROLS
@@ -18,6 +18,7 @@ from semtoken.bench.report.measure import (
     STC,
     STUDIES,
     Measured,
+    MeasuredCell,
     by_value,
     in_order,
     is_main,
@@ -68,7 +69,7 @@ def comparison(made: Measured, metric: str) -> Table:
     signs = ["≈" if place in level else "" for place in figures[list(PLACE)].itertuples(index=False, name=None)]
     return _crossed(
         figures.assign(sign=signs),
-        (datasets_of(made), _titles(made)),
+        list(product(datasets_of(made), _titles(made))),
         name=f"comparison_{metric.lower()}",
         title=f"{metric} of the methods",
         note=f"{MARKS}{LEVEL}Higher is better.{few_note(made)}",
@@ -79,7 +80,7 @@ def ablation(made: Measured, metric: str) -> Table:
     """A table of one metric of STC, STC without clusters, STC without prefix sets, and sequence probability."""
     return _crossed(
         select(made.figures, table=["ablation", "comparison"], metric=metric).drop_duplicates(PLACE[1:]),
-        (datasets_of(made), _ablated(made)),
+        list(product(datasets_of(made), _ablated(made))),
         name=f"ablation_{metric.lower()}",
         title=f"{metric} of STC without its parts",
         note=f"{MARKS}Sequence probability is STC without clusters, prefixes and function words.{few_note(made)}",
@@ -91,7 +92,7 @@ def overhead(made: Measured, metric: str) -> Table:
     """A table of the time that methods take beyond the greedy generation, in seconds or in percent of it."""
     return _crossed(
         select(made.figures, table="comparison", metric=metric),
-        (datasets_of(made), _titles(made)),
+        list(product(datasets_of(made), _titles(made))),
         lambda row: f"{MISSING} not measured" if row.value != row.value else amount(row.value),
         smallest=True,
         name="overhead_percent" if metric == PERCENT else "overhead_seconds",
@@ -125,26 +126,25 @@ def sensitivity(made: Measured, clusterings: Sequence[ClusteringRecord]) -> Tabl
 
 def _crossed(
     figures: DataFrame,
-    places: Sequence[tuple[str, str]] | tuple[Sequence[str], Sequence[str]],
+    places: Sequence[tuple[str, str]],
     text: Callable[[Any], str] = lambda row: estimate_text(row),
     *,
     smallest: bool = False,
     first: str = "Method",
     **rest: Any,
 ) -> Table:
-    """Settings of every data set in rows, models in columns; `places` are the rows, or data sets and settings."""
+    """Settings of every data set in rows, models in columns; `places` are the data set and the setting of each row."""
     pandas = require("pandas", extra="bench")
-    rows = list(product(*places)) if isinstance(places, tuple) else list(places)
     models = list(dict.fromkeys(figures.model))
-    index = pandas.MultiIndex.from_tuples(rows, names=["dataset", "setting"])
-    groups = [place[0] for place in rows]
+    index = pandas.MultiIndex.from_tuples(places, names=["dataset", "setting"])
+    groups = [dataset for dataset, _ in places]
     figures = figures.assign(text=[text(row) for row in figures.itertuples()])
     figures = figures.set_index(["dataset", "setting", "model"])
     texts = figures.text.unstack().reindex(index=index, columns=models).fillna(NOT_RUN).set_axis(groups)
     values = figures.value.unstack().reindex(index=index, columns=models).astype(float).set_axis(groups)
     marks = best_marks(values, texts, smallest=smallest)
     marks.insert(0, first, "", allow_duplicates=True)
-    texts.insert(0, first, [shown(place[1]) for place in rows], allow_duplicates=True)
+    texts.insert(0, first, [shown(setting) for _, setting in places], allow_duplicates=True)
     return Table(frame=texts, marks=marks, **rest)
 
 
@@ -165,8 +165,7 @@ def method_tests(made: Measured, metric: str, reference: str | None = None) -> T
         undefined = {title_of(name): count for name, count in cell.undefined.items()}
         others = [title] if reference is not None else [title, f"best: {ranked.setting.iloc[0]}"]
         for row in ranked.itertuples():
-            tested = [text for other in others for text in tested_texts(made.test(cell, row.setting, other, metric))]
-            rows.append([row.setting, estimate_text(row), *tested, f"{undefined[row.setting]:,}"])
+            rows.append([row.setting, *_with_tests(made, cell, row, others), f"{undefined[row.setting]:,}"])
             groups.append(cell.title)
     about = "" if reference is None else spoken(reference)
     picked = "" if about else " The best was picked on these same answers, which its intervals do not allow for."
@@ -184,12 +183,11 @@ def ablation_tests(made: Measured) -> Table:
     rows, groups = [], []
     for cell in made.cells:
         for setting in _ablated(made):
-            row = [setting]
-            for metric in METRICS.values():
-                for figure in made.of(cell, setting=setting, metric=metric).head(1).itertuples():
-                    row += [estimate_text(figure), *tested_texts(made.test(cell, setting, "STC", metric))]
-            if len(row) > 1:
-                rows.append(row)
+            # STC is in two tables, with one figure.
+            figures = made.of(cell, setting=setting, metric=list(METRICS.values())).drop_duplicates("metric")
+            if len(figures):
+                texts = (_with_tests(made, cell, figure, ["STC"]) for figure in figures.itertuples())
+                rows.append([setting, *chain.from_iterable(texts)])
                 groups.append(cell.title)
     return Table(
         name="ablation_tests",
@@ -235,6 +233,12 @@ def _ablated(made: Measured) -> list[str]:
     return [title_of(name) for name in (STC, *ABLATIONS, BASELINE) if name in own]
 
 
+def _with_tests(made: Measured, cell: MeasuredCell, figure: Any, others: Sequence[str]) -> list[str]:
+    """A figure as text, with its difference to each of the others and the verdict on that."""
+    tests = [made.test(cell, figure.setting, other, figure.metric) for other in others]
+    return [estimate_text(figure), *chain.from_iterable(map(tested_texts, tests))]
+
+
 def tested_texts(tested: Any) -> tuple[str, str]:
     """Two entries of a table: a difference with its interval, and the verdict on it; empty for None."""
     if tested is None:
@@ -266,8 +270,7 @@ def controls(made: Measured) -> Table | None:
         own = made.of(cell, table="control")
         beside = made.of(cell, table="comparison", metric="AUROC", setting=[title_of(STC), title_of(BASELINE)])
         for row in () if own.empty else [*beside.itertuples(), *own.itertuples()]:
-            tested = [made.test(cell, row.setting, other) for other in ("STC", title_of(BASELINE))]
-            rows.append([row.setting, estimate_text(row), *(text for test in tested for text in tested_texts(test))])
+            rows.append([row.setting, *_with_tests(made, cell, row, ["STC", title_of(BASELINE)])])
             groups.append(cell.title)
     if not rows:
         return None
