@@ -153,6 +153,14 @@ def test_a_run_of_ablations_alone_has_its_report(tmp_path: Path) -> None:
     assert (tmp_path / "report/latex/comparison_auroc.tex").exists()
 
 
+def test_a_run_without_any_verdict_has_its_report() -> None:
+    made = build_report(results(cell(methods=("stc",), judgements={"exact": np.full(120, np.nan)})), n_resamples=20)
+    assert made.opening == (
+        "A model answered 120 questions; how well STC tells wrong answers from right ones is not known."
+    )
+    assert [row["no_verdict"] for row in rows_of(made, "cells")] == ["120"]
+
+
 def test_tests_stand_beside_the_values() -> None:
     _, found = two_models()
     title, rows = next(iter(texts(method_tests(found, "AUROC")).items()))

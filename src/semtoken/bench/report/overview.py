@@ -142,7 +142,8 @@ def opening(made: Measured) -> str:
     judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
     models = len({cell.model for cell in cells})
     who = "A model" if models == 1 else f"{models} models"
-    said = f"{who} answered {asked:,} questions" + (f", {100 * right / judged:.0f}% of them correctly" * bool(judged))
+    correctly = f", {100 * right / judged:.0f}% of them correctly" if judged else ""
+    said = f"{who} answered {asked:,} questions{correctly}"
     about = spoken(made.reference)
     areas = select(made.figures, table="comparison", metric="AUROC", setting=title_of(made.reference)).value.dropna()
     if not judged or areas.empty:
