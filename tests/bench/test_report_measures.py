@@ -16,8 +16,8 @@ from semtoken import metrics
 from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.measure import ABLATIONS, METRICS, Measured, chosen_judge, measure, select, title_of
+from semtoken.bench.report.numbers import signed
 from semtoken.bench.report.overview import main_result, notes, overview
-from semtoken.bench.report.table import signed
 from semtoken.bench.results import Cell
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS

@@ -25,24 +25,12 @@ from semtoken.bench.report.comparison import (
     sensitivity_tests,
 )
 from semtoken.bench.report.content import build_report
+from semtoken.bench.report.latex import latex_document, latex_escaped, latex_table
+from semtoken.bench.report.markdown import markdown_table
 from semtoken.bench.report.measure import Measured
+from semtoken.bench.report.numbers import amount, difference, estimate, metric, share, signed, signed_interval
 from semtoken.bench.report.overview import judges, overview, properties
-from semtoken.bench.report.table import (
-    Table,
-    amount,
-    best_marks,
-    difference,
-    estimate,
-    frame,
-    latex_document,
-    latex_escaped,
-    latex_table,
-    markdown_table,
-    metric,
-    share,
-    signed,
-    signed_interval,
-)
+from semtoken.bench.report.table import Table, best_marks, frame
 from semtoken.bench.report.writing import write_report
 from semtoken.bench.results import Cell
 from semtoken.methods import METHODS

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from semtoken.bench.report.table import Table, frame, latex_escaped, latex_table, markdown_table
+from semtoken.bench.report.latex import latex_escaped, latex_table
+from semtoken.bench.report.markdown import markdown_table
+from semtoken.bench.report.table import Table, frame
 from semtoken.cli.console import json_line
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.scored_token import describe_alternatives

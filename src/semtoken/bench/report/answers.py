@@ -12,8 +12,9 @@ import numpy as np
 
 from semtoken.bench.plan import OfCell
 from semtoken.bench.report.measure import STC, spoken
+from semtoken.bench.report.numbers import MISSING
 from semtoken.bench.report.probabilities import Probabilities
-from semtoken.bench.report.table import MISSING, Table, frame
+from semtoken.bench.report.table import Table, frame
 from semtoken.bench.results import Cell, RunResults
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse

@@ -27,19 +27,9 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
+from semtoken.bench.report.numbers import MISSING, NOT_RUN, amount, difference, estimate, signed, signed_interval
 from semtoken.bench.report.paired import FEW, FEWEST, NOT_SHOWN
-from semtoken.bench.report.table import (
-    MISSING,
-    NOT_RUN,
-    Table,
-    amount,
-    best_marks,
-    difference,
-    estimate,
-    frame,
-    signed,
-    signed_interval,
-)
+from semtoken.bench.report.table import Table, best_marks, frame
 from semtoken.bench.results import ClusteringRecord
 from semtoken.support.extras import require
 from semtoken.support.text import one_line

@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 
 from semtoken.bench.report.content import BenchReport
+from semtoken.bench.report.markdown import markdown_table
 from semtoken.bench.report.measure import PERCENT, SECONDS, MeasuredCell, title_of
-from semtoken.bench.report.table import Table, amount, markdown_table
+from semtoken.bench.report.numbers import amount
+from semtoken.bench.report.table import Table
 from semtoken.support.files.strict_json import finite
 
 

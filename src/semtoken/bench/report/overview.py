@@ -20,8 +20,9 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
+from semtoken.bench.report.numbers import MISSING, NOT_RUN, amount, metric, share, signed, signed_interval
 from semtoken.bench.report.paired import FEW, FEWEST, SEED
-from semtoken.bench.report.table import MISSING, NOT_RUN, Table, amount, frame, metric, share, signed, signed_interval
+from semtoken.bench.report.table import Table, frame
 from semtoken.bench.results import RunResults
 from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.methods import METHODS

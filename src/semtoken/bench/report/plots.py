@@ -19,7 +19,7 @@ from semtoken.bench.report.measure import (
     spoken,
     title_of,
 )
-from semtoken.bench.report.table import metric
+from semtoken.bench.report.numbers import metric
 from semtoken.bench.settings import folder_name
 from semtoken.support.text import one_line
 

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from semtoken.bench.plan import OfCell
 from semtoken.bench.report.comparison import VERDICT_RULE, tested_texts
 from semtoken.bench.report.measure import ABLATIONS, STC, in_order, spoken, title_of
+from semtoken.bench.report.numbers import difference, estimate, metric, share
 from semtoken.bench.report.paired import SEED, PairedTests
-from semtoken.bench.report.table import Table, best_marks, difference, estimate, frame, metric, share
+from semtoken.bench.report.table import Table, best_marks, frame
 from semtoken.bench.results import Cell
 from semtoken.guarantees.cross_validation import cross_validated
 from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabeledScores

@@ -10,7 +10,8 @@ from textwrap import indent
 from typing import Any
 
 from semtoken.bench.report.content import BenchReport, Section
-from semtoken.bench.report.table import latex_document, latex_table, markdown_escaped, markdown_table
+from semtoken.bench.report.latex import latex_document, latex_table
+from semtoken.bench.report.markdown import markdown_escaped, markdown_table
 from semtoken.bench.results import FILE
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
