@@ -190,6 +190,13 @@ CASES = {
     "the name of one of two may be either": Case(
         (0.6, 0.6), [END_BEHIND, step(END)], within=TWO_ENDS, rules=MEANING, flags=ALONE
     ),
+    "two special tokens with names of their own are two": Case(
+        (0.6, 0.6),
+        [END_BEHIND, step(END, token(0.3, "<|pad|>"))],
+        within=TWO_ENDS,
+        rules=MEANING,
+        flags=ALONE,
+    ),
     "which of them does not matter beside a word": Case(
         (0.6, 0.6), [step(token(0.6, id=0), token(0.3, "<|end|>"))], within=TWO_ENDS, rules=MEANING
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,7 @@ def test_the_interval_holds_the_score_of_every_reading(known: str, data: st.Data
         low, high = one.agreeing_bounds
         assert low <= least[i] + 1e-6 and most[i] <= high + 1e-6
         assert one.agreeing_probability == pytest.approx(low, abs=1e-4)
+        assert math.fsum(astuple(one.borrowed)) == pytest.approx(one.agreeing_probability, abs=1e-9)
         unclear = [name for name in steps[i][1] if name in READINGS or name in INSIDE]
         if clusters and len(unclear) == 1 and ids[i] not in (READINGS | INSIDE)[unclear[0]]:
             assert (low, high) == pytest.approx((least[i], most[i]), abs=1e-4)
@@ -183,3 +185,13 @@ def test_a_name_behind_a_piece_of_a_character_may_be_the_last_piece_or_the_lette
     for top in ([last, other], [other]):
         scored = score_logprobs([first, {**last, "top_logprobs": top}], WORDS, MEANING, token_ids=[BEGUN, 11])
         assert (scored.text, scored.tokens[1].agreeing_bounds) == ("\u00e9", pytest.approx((0.6, 1.0), abs=1e-4))
+
+
+def test_an_empty_name_that_hides_another_piece_leaves_what_is_missing_open() -> None:
+    """A list keyed by names has one entry for all pieces; that of the chosen one is no copy without a name."""
+    own = {"token": "", "logprob": math.log(0.1)}
+    other = {"token": "Rome", "logprob": math.log(0.2)}
+    pieces = TokenClusters(np.where(VOCABULARY.broken, 0, 1 + np.arange(SIZE)).astype(np.int32), VOCABULARY)
+    rules = ScoringRules(equality="meaning", function_words="off", prefix_matching=False)
+    scored = score_logprobs([{**own, "top_logprobs": [own, other]}], pieces, rules, token_ids=[BEGUN])
+    assert scored.tokens[0].agreeing_bounds == pytest.approx((0.1, 0.8), abs=1e-4)

@@ -234,7 +234,8 @@ def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[St
         mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + error.own
         if step.doubts is not None:
             doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
-            mass, more, ambiguous = mass + doubtful.counts, doubtful.more, doubtful.ambiguous
+            shares = [listed + unclear for listed, unclear in zip(shares, doubtful.shares, strict=True)]
+            mass, more, ambiguous = sum(shares), doubtful.more, doubtful.ambiguous
             # The log of the upper end is off by as much as the mass that may be added to it is.
             slack = off + max(error.own, error.whole if doubtful.is_open else 0.0)
         if step.complete:  # a list of all tokens in full precision is as good as a row of logits
@@ -314,10 +315,10 @@ def _one_a_cluster(scorer: Scorer, stands_for: Sequence[int]) -> list[int]:
 
 
 def _as_if(step: ListedStep, doubts: Doubts, token: int) -> ListedStep:
-    """The step as if `token` were the chosen one; the stand-in takes its place among the candidates of other names."""
+    """The step as if `token` were the chosen one; the stand-in takes its place among those of other names."""
     swap = {step.token: token, token: step.token}
     ambiguous = tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in doubts.ambiguous)
-    ids = [token if listed == step.token else listed for listed in step.ids]
+    ids = [swap.get(listed, listed) for listed in step.ids]
     return step._replace(token=token, ids=ids, doubts=doubts._replace(ambiguous=ambiguous))
 
 
@@ -361,8 +362,8 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
 class DoubtfulMass(NamedTuple):
     """The mass of what is not clear about a list."""
 
-    counts: float
-    """What surely agrees."""
+    shares: list[float]
+    """The mass of what surely agrees by its source, as in `StepMass`."""
     more: float
     """What may agree beside it."""
     ambiguous: float
@@ -374,17 +375,20 @@ class DoubtfulMass(NamedTuple):
 def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, neutrality: bool) -> DoubtfulMass:
     """The mass of what is not clear about the list of a step."""
     step, prefixes, opening = agreed.listed[i], agreed.prefixes[i], agreed.opening[i]
-    inside, mixed = 0.0, 0.0  # of entries whose possible tokens all count, and of those of which only some do
+    shares, mixed = [0.0] * len(SOURCES), 0.0
     for candidates, probability in doubts.ambiguous:
         kinds = scorer.kinds_listed(
             step.token, candidates, prefixes, opening, neutrality=neutrality, spelled=step.spelled
         )
-        inside += probability * all(kinds)
-        mixed += probability * (any(kinds) and not all(kinds))
+        if all(kinds):
+            shares[max(kinds)] += probability  # whichever is meant, it counts
+        elif any(kinds):
+            mixed += probability
     # Another id of the chosen token's text is spelled alike, but need not be the chosen token or of its cluster.
-    counted, perhaps = (inside + doubts.alike, doubts.perhaps) if scorer.by_spelling else (inside, doubts.alike)
+    perhaps = doubts.perhaps if scorer.by_spelling else doubts.alike
+    shares[PREFIX] += doubts.alike if scorer.by_spelling else 0.0
     return DoubtfulMass(
-        counts=counted,
+        shares=shares,
         more=mixed + doubts.unmapped + doubts.doubtful + perhaps,
         ambiguous=min(mixed + perhaps if scorer.by_spelling else mixed, 1.0),
         is_open=mixed + doubts.unmapped + doubts.perhaps > 0,

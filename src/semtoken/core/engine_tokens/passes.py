@@ -104,7 +104,7 @@ def without_nameless_copies(steps: Sequence[TopStep], _: TopStep | None = None) 
 
 def _without_nameless_copy(step: TopStep) -> TopStep:
     chosen, own = step.names[0], step.log_probs[0]
-    if chosen in WITHOUT_NAME or chosen in step.names[1:]:
+    if is_unnamed(chosen) or chosen in step.names[1:]:
         return step
     named = zip(step.names, step.log_probs, strict=True)
     at = next((i for i, (name, number) in enumerate(named) if name in WITHOUT_NAME and number == own), 0)

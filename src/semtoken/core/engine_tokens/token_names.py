@@ -134,12 +134,14 @@ class TokenNames:
         """All tokens that a name may stand for, by the most reliable part of it: id, then bytes, then string.
 
         Ascending ids; none for a name that fits no token, all special tokens for one in markup that fits no other, and
-        for an empty string all that may be written as nothing. With
-        `blanks_left_out`, bytes and string may lack the blank that the token begins with.
+        for an empty string all that may be written as nothing. With `blanks_left_out`, bytes and string may lack the
+        blank that the token begins with.
         """
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
-        tokens = self._of_bytes(spelled) if spelled else () if text is None else self._of_string(text)
+        if text is None and not spelled:
+            return ()
+        tokens = self._of_bytes(spelled) if spelled else self._of_string(text or "")
         if blanks_left_out:
             longer = self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))
             tokens = tuple(sorted({*tokens, *longer}))
