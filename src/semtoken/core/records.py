@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.clustering.vocabulary import Vocabulary
+from semtoken.core.engine_tokens.precision import ROUNDING
 from semtoken.core.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.core.rows import LEAST_LISTED, LISTED
 from semtoken.core.rules import SAME_LETTERS, SURFACE_RULES
@@ -78,11 +79,24 @@ def token_records(agreed: Agreeing, ids: Sequence[int]) -> tuple[ScoredToken, ..
         "value_ends": _value_ends(agreed),
         "ambiguous_probability": bounds.ambiguous.tolist(),
         "unmapped_probability": steps.unmapped.tolist(),
+        "log_error": _log_errors(agreed),
         "function_word": vocabulary.neutral[steps.tokens].tolist(),
     }
-    for name, under in (("agreeing", bounds), ("surface", surface), ("meaning", meaning)):
+    alone = agreed.bounds_under(scorer.exact, neutrality=False) if agreed.listed else None
+    for name, under in (("probability", alone), ("agreeing", bounds), ("surface", surface), ("meaning", meaning)):
         columns[f"log_{name}_bounds"] = nothing if under is None or not agreed.listed else under.intervals()
     return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
+
+
+def _log_errors(agreed: Agreeing) -> list[float]:
+    """The error that the log of each listed probability of a step may have; 0 where they are as good as logits."""
+    steps = agreed.steps
+    if not agreed.listed:
+        return [0.0] * len(steps)
+    errors = np.full(len(steps), agreed.rounding.off)
+    np.maximum.at(errors, steps.owners, agreed.rounding.off + agreed.rounding.beyond(steps.logs))
+    errors[steps.complete & (errors <= ROUNDING)] = 0.0
+    return errors.tolist()
 
 
 def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:

@@ -284,5 +284,7 @@ READY: dict[str, ScoringRules] = {preset: ScoringRules(preset) for preset in get
 """The rules of each preset."""
 PAPER_RULES = READY["paper"]
 """The rules by which `ScoredToken.log_meaning_probability` counts."""
+EXACT_RULES = ScoringRules(equality="exact")
+"""The rules by which the token alone counts, whose probability is `ScoredToken.log_probability`."""
 SURFACE_RULES = ScoringRules(equality="surface")
 """The rules by which `ScoredToken.log_surface_probability` counts."""

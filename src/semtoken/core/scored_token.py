@@ -141,6 +141,8 @@ class ScoredToken:
     log_agreeing_bounds: tuple[float, float] | None = None
     """An interval around the exact `log_agreeing_probability`, where only the k best tokens of the step are known;
     else None."""
+    log_probability_bounds: tuple[float, float] | None = None
+    """The same around the exact `log_probability`."""
     log_surface_bounds: tuple[float, float] | None = None
     """The same around the exact `log_surface_probability`."""
     log_meaning_bounds: tuple[float, float] | None = None
@@ -149,6 +151,9 @@ class ScoredToken:
     """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
     unmapped_probability: float = 0.0
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
+    log_error: float = 0.0
+    """The error that the log of each listed probability of its step may have, since numbers are rounded; 0 where all
+    logits are known."""
     function_word: bool = False
     """Whether it is a function word, white space or a special token, which the paper's rules call certain wherever it
     stands."""

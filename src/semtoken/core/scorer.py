@@ -18,7 +18,7 @@ from semtoken.core.endings import Endings, endings_of
 from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.prefixes import NO_IDS, PrefixIndex
 from semtoken.core.results import Source
-from semtoken.core.rules import PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
+from semtoken.core.rules import EXACT_RULES, PAPER_RULES, SURFACE_RULES, Companions, ScoringRules
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import BoolArray, IdArray
 
@@ -119,6 +119,11 @@ class Scorer:
     def surface(self) -> Scorer:
         """The scorer of the same vocabulary under the equality `surface`."""
         return self._under(SURFACE_RULES)
+
+    @property
+    def exact(self) -> Scorer:
+        """The scorer of the same vocabulary under the equality `exact`."""
+        return self._under(EXACT_RULES)
 
     def _under(self, rules: ScoringRules) -> Scorer:
         """The scorer of the same tokens under other rules; one that is kept, where the vocabulary is known."""

@@ -74,6 +74,8 @@ class AnswerTokens:
     """Lower and upper log masses by equality, where only the best tokens of a step are known."""
     endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
+    end_errors: Mapping[int, float] = field(default_factory=dict)
+    """The error that the logs of these probabilities may have beside that, by step; 0 where there is none."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -104,8 +106,11 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         neutral=[token.neutral or token.function_word for token in tokens],
         digits=[_has_digit(token.text) for token in tokens],
         endings=_endings(tokens),
+        end_errors={step: token.log_error for step, token in enumerate(tokens) if token.value_ends is not None},
     )
     bounds: dict[PartEquality, tuple[list[float], list[float]]] = {}
+    if any(pairs := [token.log_probability_bounds for token in tokens]):
+        bounds["exact"] = _bounds(pairs, masses.exact)
     if any(pairs := [token.log_surface_bounds for token in tokens]):
         bounds["surface"] = _bounds(pairs, masses.surface)
     if any(pairs := [token.log_meaning_bounds for token in tokens]):
@@ -202,7 +207,11 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         known = answer.endings.get(found_part.ending, {}).get(closing_token)
     # The digits of an amount may be sure while its length is not. An empty string has no tokens, so its end is its
     # confidence.
-    low_end, high_end = known if known is not None and (found_part.closing_in_confidence or not tokens) else (1.0, 1.0)
+    end, around_end = 1.0, (1.0, 1.0)
+    if known is not None and closing_token is not None and (found_part.closing_in_confidence or not tokens):
+        # The end of an array is a share of two sums, each of which may be off.
+        terms = 2 if found_part.ending == "array" else 1
+        end, around_end = known[0], _widened(known, terms * answer.end_errors.get(closing_token, 0.0))
     masses, low, high = (_masses(answer, equality, scored, side) for side in (None, 0, 1))
     aggregate = _weakest if found_part.aggregate == "weakest" else _product
     return Part(
@@ -211,7 +220,7 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         text=answer.text[found_part.start : found_part.end],
         kind=found_part.kind,
         path=found_part.path,
-        confidence=aggregate(masses, low_end),
+        confidence=aggregate(masses, end),
         aggregate=found_part.aggregate,
         product=_product(masses),
         weakest=_weakest(masses),
@@ -222,13 +231,20 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         equality=equality,
         tokens=tuple(tokens),
         neutral_share=neutral / len(scored) if equality == "meaning" and scored else 0.0,
-        bounds=(aggregate(low, low_end), aggregate(high, high_end)),
+        bounds=(aggregate(low, around_end[0]), aggregate(high, around_end[1])),
         flags=tuple(flags),
         value=found_part.value,
         complete=complete,
         forced=len(tokens) - len(scored),
         call=found_part.call,
     )
+
+
+def _widened(ends: tuple[float, float], off: float) -> tuple[float, float]:
+    """The bounds of a probability of which some is listed, where the logs of what is listed may be off."""
+    low, high = ends
+    # What is listed beside it may be less, which leaves more to it, or it may be more itself.
+    return low * math.exp(-off), max(1.0 - (1.0 - high) * math.exp(-off), min(high * math.exp(off), 1.0))
 
 
 def _tokens(answer: AnswerTokens, found_part: FoundPart) -> list[int]:

@@ -131,8 +131,10 @@ def parts_of(
 
 
 def least_sure_field(answer: AnswerWithTokens) -> Part | None:
-    """The field of least confidence of an answer that is JSON, behind its thinking; None where there is no field, and
-    where the JSON is too long to be read (`BudgetExceededError`).
+    """The field of least confidence of an answer that is JSON, behind its thinking, with an interval around the least
+    confidence, whichever field that is of.
+
+    None where there is no field, and where the JSON is too long to be read (`BudgetExceededError`).
     """
     said = without_thinking(answer.text)
     if not is_json(said):
@@ -142,7 +144,10 @@ def least_sure_field(answer: AnswerWithTokens) -> Part | None:
     except BudgetExceededError:
         return None
     known = [field for field in fields if field.confidence is not None]
-    return min(known, key=lambda field: field.confidence or 0.0, default=None)
+    if not known:
+        return None
+    low, high = map(min, zip(*(field.bounds or (1.0, 1.0) for field in known), strict=True))
+    return replace(min(known, key=lambda field: field.confidence or 0.0), bounds=(low, high))
 
 
 def _check_options(

@@ -358,7 +358,8 @@ class ScoredAnswer:
         tokens = vars(self)["tokens"]
         marked = isinstance(tokens, TokensLater) and tokens.by_spelling and tokens.marks is not None
         # Making all records takes far longer than finding words, and parts of prose read nothing but the marks.
-        if marked and by in OF_PROSE and options.get("constrained") is None:
+        by_spelling = options.get("constrained") is None and options.get("equality") in (None, "surface")
+        if marked and by in OF_PROSE and by_spelling:
             return parts_of(marked_tokens(self, self.marks), by, **options)
         return parts_of(self, by, **options)
 
