@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +36,18 @@ LENGTH = 7
 STEPS = 2
 """Passes of `generate` that are compared."""
 
-_FirstPass: TypeAlias = tuple[Passes, Any, list[float]]
-"""The passes of the model, its output, and how far its two rows are from those of plain passes."""
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a batch that were read, each the beginning of the text."""
+
+    passes: Passes
+    lengths: Sequence[int]
+    """The tokens of each row."""
+    cache: Any
+    """Keys and values of all rows; whoever goes on from a repeatable one takes a copy."""
+    gaps: list[float]
+    """How far each row is from the plain pass, at the tokens that were looked at."""
 
 
 def proof_of(model: Any, vocabulary: Vocabulary, padding: int) -> Proof:
@@ -67,16 +78,22 @@ class _Prover:
         """The proof, each way only where those that it rests on hold."""
         if not bool(torch.isfinite(self.expected).any(dim=-1).all()):
             return Proof(tokens=self.read)  # the first answer says at which step there are no numbers
-        follows, pads = self._windows()
-        passes, _, differences = self.first
-        proof = Proof(tuple(sorted(passes.takes)))
-        if differences[1] > self.tolerance:  # rows of one length in one pass are not equal
+        first, (follows, pads) = self.first, self._windows()
+        proof = Proof(tuple(sorted(first.passes.takes)))
+        if first.gaps[1] > self.tolerance:  # rows of one length in one pass are not equal
             self._require_causal()
         else:
-            _, padded, continued = self.further
-            proof = replace(proof, padded=padded and pads, continued=continued and follows)
-            joins = proof.continued and proof.padded and is_repeatable(self.further[0])
-            proof = replace(proof, joined=joins and _holds(self._joins), trees=proof.continued and self._reads_trees())
+            further = self._further()
+            padded = pads and max(first.gaps[0], further.gaps[0]) <= self.tolerance
+            continued = follows and further.cache is not None and further.gaps[1] <= self.tolerance
+            joins = continued and padded and is_repeatable(further.cache)
+            proof = replace(
+                proof,
+                padded=padded,
+                continued=continued,
+                joined=joins and _holds(lambda: self._joins(further)),
+                trees=continued and self._reads_trees(),
+            )
         return replace(proof, generates=self._generates(follows=follows, pads=pads), tokens=self.read)
 
     @cached_property
@@ -106,7 +123,7 @@ class _Prover:
     @cached_property
     def tolerance(self) -> float:
         """The largest difference of what is equal, by the row without padding of the first pass."""
-        return self._rounding(self.first[2][1])
+        return self._rounding(self.first.gaps[1])
 
     def _windows(self) -> tuple[bool, bool]:
         """Whether a plain pass over a long text sees no more of it than the cache keeps, and whether padding changes
@@ -116,7 +133,7 @@ class _Prover:
         wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
         if not wide:
             return True, True
-        kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.cache, "layers", ())}
+        kept = {getattr(layer, "sliding_window", None) for layer in getattr(self.first.cache, "layers", ())}
         try:
             narrow = with_shared_weights(self.model)
         except Exception:  # as in `_first_with`: then nothing is known of long texts
@@ -130,7 +147,7 @@ class _Prover:
         try:
             short = self._log_probs(Passes(narrow).whole(self.ids[:5], 5))
             follows = difference(short[4], self.expected[4]) > self.tolerance or not kept & set(wide.values())
-            passes = Passes(narrow, self.first[0].takes)
+            passes = Passes(narrow, self.first.passes.takes)
             logits = self._log_probs(passes.rows(row.ids[:1], mask=row.mask[:1]).logits[0, -1])
             return follows, difference(logits, short[4]) <= self.tolerance
         except Exception:  # as in `_first_with`: an attention that cannot be asked
@@ -155,27 +172,35 @@ class _Prover:
     def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
         return max(self._differences(logits, places)) <= self.tolerance
 
-    @cached_property
-    def first(self) -> _FirstPass:
-        """The first pass: with the arguments that the model takes, without any if more rows are equal then."""
-        taken = (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}))
-        given, loosest = next(filter(None, map(self._first_with, taken)), None), self._rounding(float("inf"))
-        if given is not None and max(given[2]) <= loosest:
-            return given
-        tried = [one for one in (given, self._first_with(frozenset())) if one is not None]
-        failed = (Passes(self.model), None, [float("inf")] * 2)
-        return max(tried, key=lambda one: sum(gap <= loosest for gap in one[2]), default=failed)
+    def _read(self, passes: Passes, lengths: Sequence[int], new: int, keep: int, cache: Any = None) -> _Rows:
+        """Read the `new` last columns of rows of the text in one pass, and look at the last `keep` tokens of each."""
+        batch = pad([self.ids[:length] for length in lengths], self.padding, left=True)
+        output = passes.rows(batch.ids[:, -new:], mask=batch.mask, cache=cache, keep=keep)
+        self.read += len(lengths) * new
+        each = zip(output.logits[:, -keep:], lengths, strict=True)
+        gaps = [max(self._differences(logits, range(length - keep, length))) for logits, length in each]
+        return _Rows(passes, lengths, cache_of(output), gaps)
 
-    def _first_with(self, takes: frozenset[str]) -> _FirstPass | None:
-        """Two and four tokens in one padded batch, with some arguments; None if the model fails."""
-        batch, passes = pad([self.ids[:2], self.ids[:4]], self.padding, left=True), Passes(self.model, takes)
+    @cached_property
+    def first(self) -> _Rows:
+        """Two and four tokens in one padded batch: with the arguments that the model takes, without any if more rows
+        are equal then.
+        """
+        loosest = self._rounding(float("inf"))
+
+        def equal(rows: _Rows) -> int:
+            return sum(gap <= loosest for gap in rows.gaps)
+
+        failed = _Rows(Passes(self.model), (2, 4), None, [float("inf")] * 2)
+        taken = (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}))
+        given = next(filter(None, map(self._first_with, taken)), failed)
+        return given if equal(given) == 2 else max(given, self._first_with(frozenset()) or failed, key=equal)
+
+    def _first_with(self, takes: frozenset[str]) -> _Rows | None:
         try:
-            output = passes.rows(batch.ids, mask=batch.mask)
-            differences = self._differences(output.logits[:, -1], (1, 3))
+            return self._read(Passes(self.model, takes), (2, 4), new=4, keep=1)
         except Exception:  # a model of others raises what it likes at an argument it does not know
             return None
-        self.read += batch.ids.size
-        return passes, output, differences
 
     def _require_causal(self) -> None:
         name = self._name
@@ -188,67 +213,39 @@ class _Prover:
                 "dynamic quantization."
             )
 
-    @cached_property
-    def cache(self) -> Any:
-        """That of the first pass; where it is repeatable, whoever goes on from it takes a copy."""
-        return cache_of(self.first[1])
+    def _further(self) -> _Rows:
+        """Two tokens more for both rows; without a cache where the model gives none, or cannot go on from it."""
+        first = self.first
+        if first.cache is not None:
+            cache = copied(first.cache) if is_repeatable(first.cache) else first.cache
+            with suppress(Exception):  # as in `_first_with`
+                return self._read(first.passes, (4, 6), new=2, keep=2, cache=cache)
+        return _Rows(first.passes, (4, 6), None, [first.gaps[0], float("inf")])
 
-    def _rows_of_cache(self, rows: Sequence[int]) -> Any:
-        """A copy of the cache of the first pass with these rows, the second of them without padding.
-        `ModelError` if it cannot be copied.
-        """
-        if not is_repeatable(self.cache):
-            raise ModelError("The cache cannot be repeated.")
-        return joined_caches([(copied(self.cache), rows)], 4)
-
-    @cached_property
-    def further(self) -> tuple[Any, bool, bool]:
-        """Two tokens more for both rows of the first pass: the cache, and whether the padded row and the other are
-        right.
-        """
-        chunk = np.array([self.ids[2:4], self.ids[4:6]])
-        mask = np.array([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
-        padded = self.first[2][0] <= self.tolerance
-        if self.cache is None:
-            return None, padded, False
-        cache = self._rows_of_cache([0, 1]) if is_repeatable(self.cache) else self.cache
-        self.read += chunk.size
-        try:
-            output = self.first[0].rows(chunk, mask=mask, cache=cache, keep=2)
-            padded = padded and self._equal(output.logits[0, -2:], (2, 3))
-            whole = self._equal(output.logits[1, -2:], (4, 5))
-        except Exception:  # as in `_first_with`
-            return None, padded, False
-        cache = cache_of(output)
-        return cache, padded, cache is not None and whole
-
-    def _joins(self) -> bool:
+    def _joins(self, further: _Rows) -> bool:
         """Whether rows of the caches of both passes go on together."""
-        parts = [(self.further[0], [0, 1]), (self._rows_of_cache([0]), [0])]
-        ids = np.array([[self.ids[4]], [self.ids[6]], [self.ids[2]]])
-        seen = np.array([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 0, 0, 0, 1, 1, 1]])
-        self.read += ids.size
-        output = self.first[0].rows(ids, mask=seen, cache=joined_caches(parts, 6))
-        return self._equal(output.logits[:, -1], (4, 6, 2))
+        cache = joined_caches([(further.cache, [0, 1]), (copied(self.first.cache), [0])], 6)
+        together = self._read(further.passes, (5, 7, 3), new=1, keep=1, cache=cache)
+        return max(together.gaps) <= self.tolerance
 
     def _reads_trees(self) -> bool:
         """Whether a tree of tokens is read as its texts are: two tokens behind the same three."""
         usable = (
-            self.first[0].takes == ARGUMENTS
+            self.first.passes.takes == ARGUMENTS
             and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
             and getattr(self.model.config, "_attn_implementation", None) in ("eager", "sdpa")
-            and self.first[2][0] <= self.tolerance
+            and self.first.gaps[0] <= self.tolerance
         )
 
         def reads() -> bool:
-            known = SharedPrefix((), self._rows_of_cache([1])).cut(2)
+            known = SharedPrefix((), joined_caches([(copied(self.first.cache), [1])], 4)).cut(2)
             tree = TokenTree.of([[self.ids[2], self.ids[6]], [self.ids[2], self.ids[3]]])
             self.read += len(tree.ids)
-            logits = tree.read(self.first[0], 2, range(3), np.array([0, 2]), known).logits[0]
+            logits = tree.read(self.first.passes, 2, range(3), np.array([0, 2]), known).logits[0]
             return len(logits) == 2 and self._equal(logits, (2, 3))
 
         # a layer may have a window that seven tokens do not fill: its cache does not keep all
-        return usable and keeps_all(self.cache) and _holds(reads)
+        return usable and keeps_all(self.first.cache) and _holds(reads)
 
     # --- transformers' own generate ------------------------------------------------------------------------------
 
