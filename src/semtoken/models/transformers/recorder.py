@@ -291,8 +291,10 @@ class _Generation:
         self._scores = scores
         self._vocabulary = scores.scorer.vocabulary
         self._stop_ids = frozenset(stop_ids)
-        self._lengths: list[int] | None = [0] * len(ids)
-        """Tokens of each answer until `generate` took it as ended; None where that is not known."""
+        self._ends_are_known = True
+        """Whether `generate` has said at each step which answers go on."""
+        self._lengths = [0] * len(ids)
+        """Tokens of each answer until it ended, as far as that is known."""
         self._going_on = list(range(len(ids)))
         """The answers that got a token in the newest step, as far as `generate` says."""
         self._ended: set[int] = set()
@@ -308,12 +310,10 @@ class _Generation:
     def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution) -> None:
         """Keep the logits of a step until its tokens are known."""
         if step is None:
-            self._lengths = None
+            self._ends_are_known = False
         else:
             self._stop_ids |= step.stop_ids
             self._going_on = [i for i, goes_on in enumerate(step.unfinished) if goes_on]
-            if self._lengths is not None:
-                self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
         self._scored.add(distribution)
         self._steps.keep(logits.detach(), may_be_masked=distribution == "unknown")
         self._is_waiting = True
@@ -338,6 +338,8 @@ class _Generation:
         if rows := [i for i in self._going_on if i not in self._ended]:
             self._steps.add_tokens(rows, [tokens[i] for i in rows])
             self._ended.update(i for i in rows if tokens[i] in self._stop_ids)
+            for i in rows:
+                self._lengths[i] += 1
 
     def running(self) -> list[Running]:
         """The score of each answer from its tokens so far."""
@@ -376,20 +378,16 @@ class _Generation:
 
     def _may_be_padded(self, ids: list[int]) -> bool:
         """Whether nobody has said where an answer ends, and its last tokens may be padding."""
-        if self._lengths is not None or len(self.ids) == 1 or not ids or self._stop_ids.intersection(ids):
+        if self._ends_are_known or len(self.ids) == 1 or not ids or self._stop_ids.intersection(ids):
             return False
         return bool(self._vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
 
     def _length(self, ids: list[int], i: int) -> int:
         """Tokens of an answer, its terminator included, without the padding after it."""
-        if self._lengths is not None:
-            ids = ids[: self._lengths[i]]
-        if self._stop_ids:
-            return next((i + 1 for i, token in enumerate(ids) if token in self._stop_ids), len(ids))
-        if self._lengths is not None:
-            return len(ids)
+        length = min(self._lengths[i], len(ids))
+        if self._ends_are_known or self._stop_ids:
+            return length
         special = self._vocabulary.special
-        length = len(ids)
         # Of several special tokens at the end, the first ended the answer, and the others pad it.
         while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
             length -= 1
