@@ -64,9 +64,10 @@ class Bounds(NamedTuple):
 
 
 class StepMass(NamedTuple):
-    """What a list shows of one step: a row of `Bounds`."""
+    """The mass that a list shows of one step: a row of `Bounds`, whose columns say what each number is."""
 
     log_mass: LogMass
+    """Its `lower`, `estimate` and `upper`."""
     shares: list[float]
     ambiguous: float
     certain: bool = False
@@ -226,25 +227,25 @@ def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[St
     off, masses = agreed.rounding.off, []
     kinds = agreed.kinds_by_step(scorer, neutrality=neutrality)
     sizes = _sizes(agreed, scorer, neutrality=neutrality)
-    errors = itertools.repeat(NO_ERROR) if agreed.rounding.even else _errors(agreed, kinds)
-    for i, (step, each, size, error) in enumerate(zip(agreed.listed, kinds, sizes, errors, strict=False)):
+    effects = itertools.repeat(NO_EFFECT) if agreed.rounding.even else _effects_of_rounding(agreed, kinds)
+    for i, (step, each, size, effect) in enumerate(zip(agreed.listed, kinds, sizes, effects, strict=False)):
         shares = [0.0] * len(SOURCES)
         for kind, probability in compress(zip(each, step.probabilities, strict=True), each):  # those that count
             shares[kind] += probability
-        mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + error.own
+        mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + effect.own
         if step.doubts is not None:
             doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
             shares = [listed + unclear for listed, unclear in zip(shares, doubtful.shares, strict=True)]
             mass, more, ambiguous = sum(shares), doubtful.more, doubtful.ambiguous
             # The log of the upper end is off by as much as the mass that may be added to it is.
-            slack = off + max(error.own, error.whole if doubtful.is_open else 0.0)
+            slack = off + max(effect.own, effect.whole if doubtful.is_open else 0.0)
         if step.complete:  # a list of all tokens in full precision is as good as a row of logits
             slack = 0.0 if slack <= ROUNDING else slack
         else:
             # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
-            missing = max(1.0 - step.total, 0.0) + off + error.whole * step.total
+            missing = max(1.0 - step.total, 0.0) + off + effect.whole * step.total
             unseen = size - len(each) + each.count(0)
-            more += min(missing, max(unseen, 0) * (step.smallest if error.most is None else error.most))
+            more += min(missing, max(unseen, 0) * (step.smallest if effect.most is None else effect.most))
         masses.append(StepMass(interval(mass, more, slack), shares, ambiguous))
     if neutrality and scorer.knows_neutral:
         neutral = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)
@@ -283,7 +284,7 @@ def _sums(steps: Columns, kinds: IdArray) -> tuple[FloatArray, FloatArray]:
         return level + np.log(shares.sum(axis=1)), shares * np.exp(level)[:, None]
 
 
-class Error(NamedTuple):
+class RoundingEffect(NamedTuple):
     """The effect that rounding may have had on one step, where it depends on the size of a number."""
 
     own: float = 0.0
@@ -294,10 +295,10 @@ class Error(NamedTuple):
     """The most that its smallest probability may have been; None where that is known."""
 
 
-NO_ERROR = Error()
+NO_EFFECT = RoundingEffect()
 
 
-def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[Error]:
+def _effects_of_rounding(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[RoundingEffect]:
     """The effect that rounding may have had on each step."""
     steps, rounding, n = agreed.steps, agreed.rounding, len(agreed.listed)
     probabilities, counted = np.exp(steps.logs), np.array(list(chain.from_iterable(kinds)), dtype=np.int64) > 0
@@ -305,7 +306,7 @@ def _errors(agreed: Agreeing, kinds: Sequence[Sequence[int]]) -> Iterator[Error]
     whole = _shares_off(probabilities, higher, steps.owners, n)
     own = _shares_off(probabilities[counted], higher[counted], steps.owners[counted], n)
     most = np.minimum(_highest(np.array([step.smallest for step in agreed.listed]), rounding), 1.0)
-    return map(Error, own.tolist(), whole.tolist(), most.tolist())
+    return map(RoundingEffect, own.tolist(), whole.tolist(), most.tolist())
 
 
 def _one_a_cluster(scorer: Scorer, stands_for: Sequence[int]) -> list[int]:
@@ -363,13 +364,13 @@ class DoubtfulMass(NamedTuple):
     """The mass of what is not clear about a list."""
 
     shares: list[float]
-    """The mass of what surely agrees by its source, as in `StepMass`."""
+    """Mass that surely agrees, by its source, as in `StepMass`."""
     more: float
-    """What may agree beside it."""
+    """Mass that may agree beside it."""
     ambiguous: float
-    """The part of that whose names fit both tokens that count and tokens that do not."""
+    """The part of `more` whose names fit both tokens that count and tokens that do not."""
     is_open: bool
-    """Whether some of it may be any token."""
+    """Whether the names of some of it leave open which token it is of."""
 
 
 def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, neutrality: bool) -> DoubtfulMass:

@@ -285,7 +285,7 @@ def is_whole(reason: str | None) -> bool:
 
 
 class Ending(NamedTuple):
-    """What the reason of its end says about an answer."""
+    """The meaning of the reason that an engine gives for the end of an answer."""
 
     cut: bool | None = None
     """Whether the token limit ended it; None where no reason is given."""
@@ -296,7 +296,7 @@ class Ending(NamedTuple):
 
 
 def ending_of(reason: str | None) -> Ending:
-    """What the reason of its end says about an answer; None where the engine gives none."""
+    """The meaning of a reason for the end of an answer; None where the engine gives none."""
     if reason is None:
         return Ending()
     said, cut = reason.casefold(), is_cut(reason)
