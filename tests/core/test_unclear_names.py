@@ -195,3 +195,9 @@ def test_an_empty_name_that_hides_another_piece_leaves_what_is_missing_open() ->
     rules = ScoringRules(equality="meaning", function_words="off", prefix_matching=False)
     scored = score_logprobs([{**own, "top_logprobs": [own, other]}], pieces, rules, token_ids=[BEGUN])
     assert scored.tokens[0].agreeing_bounds == pytest.approx((0.1, 0.8), abs=1e-4)
+
+
+def test_a_name_that_is_there_again_with_the_probability_zero_may_be_another_token_of_no_vocabulary() -> None:
+    scored = score_logprobs([step(token(0.6, "Oslo"), token(0.2, "OSLO"), token(0.0, "OSLO"))])
+    assert agreeing(scored) == pytest.approx((0.8, 1.0), abs=1e-4)
+    assert codes(scored) == ["ambiguous_names"]

@@ -12,7 +12,7 @@ from semtoken.core.engine_tokens.top_steps import is_own
 from semtoken.core.records import RIVAL
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
 from semtoken.core.results.confidence import UNNAMED_PIECES
-from semtoken.core.rules import SAME_LETTERS
+from semtoken.core.rules import SAME_LETTERS, SURFACE_RULES
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import Flag
 from semtoken.errors import BackendError
@@ -89,7 +89,7 @@ def listed_flags(
         i
         for i, doubt in doubts
         if (doubt.ambiguous or doubt.perhaps)  # unless all that the names may mean are spelled like no other token
-        and (agreed.bounds.ambiguous[i] > 0 or not _all_alone(agreed, doubt))
+        and (agreed.bounds.ambiguous[i] > 0 or not _all_alone(agreed, vocabulary, doubt))
         and not agreed.bounds.certain[i]
     ]
     any_special = [i for i, doubt in doubts if len(doubt.stands_for) > 1 and not agreed.bounds.certain[i]]
@@ -144,12 +144,14 @@ def _is_odd(step: ListedStep) -> bool:
     )
 
 
-def _all_alone(agreed: Agreeing, doubt: Doubts) -> bool:
+def _all_alone(agreed: Agreeing, vocabulary: Vocabulary, doubt: Doubts) -> bool:
     """Whether all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
 
     A list that is keyed by names then hides none that is spelled as the chosen token is.
     """
-    alone = agreed.scorer.surface.alike.asks < 0
+    # The tokens that lists have named are those of this answer's vocabulary, which no scorer is kept for.
+    alike = SURFACE_RULES.alike(vocabulary) if agreed.scorer.open_ended else agreed.scorer.surface.alike
+    alone = alike.asks < 0
     return all(alone[list(may_be)].all() for may_be, _ in doubt.ambiguous)
 
 
