@@ -5,7 +5,7 @@ run.py                  a run from its settings to its files; storage.py and man
 datasets.py             question sets
 models.py               models that answer, one at a time, and what is asked of them; controls.py
 passes.py               one pass over the questions as plain data, and the questions of a shard; recorders.py has what
-                        each pass records, work.py is a pass as executors run it (`semtoken.support.executors`)
+                        each pass records, and a pass as an executor makes it (`semtoken.support.executors`)
 judges/                 right or wrong
 read_results.py         a run read back into the numbers (results.py) that report/ turns into tables, figures and a page
 estimate.py             how long a run will take, from a trial on a few questions

@@ -1,5 +1,18 @@
-"""A pass over questions: its steps, the questions of a shard with what earlier steps recorded of them, and the form of
-what a step records.
+"""A pass over questions as plain data: its steps, a shard's questions with what earlier steps recorded of them, and the
+form of what a step records.
+
+========================================== ===========================================================================
+work                                       steps
+========================================== ===========================================================================
+greedy, samples, p_true                    of the same names, by the model that answers
+stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
+watched                                    one for each statistic of the answering model
+entailment, alternative_entailment         of the same names, by the NLI model
+similarity, token_relevance,               of the same names, by the cross-encoder
+sample_token_relevance
+scores                                     one for each method
+judge:NAME                                 of the same name
+========================================== ===========================================================================
 """
 
 from __future__ import annotations
@@ -28,7 +41,7 @@ class CellPass:
     settings: RunSettings
     cell: CellPlan
     name: str
-    """The name of the work, from the list in `semtoken.bench.work`."""
+    """The name of the work, from the list at the head of this module."""
     steps: tuple[PlannedStep, ...]
     shards: tuple[int, ...] = ()
     """The shards of which something is missing; see `survey`."""

@@ -16,7 +16,8 @@ from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, RunResults
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.statistics import SHARED_PREFIX
-from semtoken.bench.statistics.steps import IN_MODEL, seconds_for
+from semtoken.bench.statistics.steps import seconds_for
+from semtoken.bench.statistics.timings import IN_MODEL
 from semtoken.bench.storage import Shard, load_clustering, read_json, read_shard
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.rules import ScoringRules

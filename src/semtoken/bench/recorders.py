@@ -1,4 +1,8 @@
-"""Records of the steps of a run: for each work a function that computes what is missing of one shard."""
+"""Records of the steps of a run: for each work a function that computes what is missing of one shard.
+
+A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
+makes the files of one shard after another; an executor (`semtoken.support.executors`) decides where and in what order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -23,8 +27,9 @@ from semtoken.bench.statistics import Timings, UniquePairs, record_greedy, recor
 from semtoken.bench.statistics.decoding import NORMALIZERS, clustered_scores, read_by_length
 from semtoken.bench.statistics.pairs import special_token_ids
 from semtoken.bench.statistics.recording import p_true_fields
-from semtoken.bench.statistics.steps import IN_MODEL, STEP, Fields, Tokens, watch_steps
-from semtoken.bench.storage import columns_of, load_clustering, table_of
+from semtoken.bench.statistics.steps import STEP, Fields, Tokens, watch_steps
+from semtoken.bench.statistics.timings import IN_MODEL
+from semtoken.bench.storage import columns_of, load_clustering, problem_path, table_of, write_json, write_shard
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results.generation import Generation
@@ -278,3 +283,36 @@ def recorder_of(work: CellPass, models: Models) -> Recorder:
         "judge": judgements,
     }
     return makers.get(work.name.partition(":")[0], pairs)(work, models)
+
+
+@dataclass(frozen=True)
+class CellWork(CellPass):
+    """A pass over the questions of a model and a data set as executors make it."""
+
+    def resolved(self) -> CellWork:
+        """A copy with the absolute path of the run, so that another process can do the work."""
+        return replace(self, run=self.run.resolve())
+
+    def loader(self) -> Models:
+        """The object that loads the models of this work when they are needed."""
+        return Models(self.settings)
+
+    def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
+        """Load what the work needs; returns the function that makes the missing files of one shard.
+
+        `answered` is called as `ShardInputs.answered` says. `SemtokenError` if a model cannot be loaded.
+        """
+        record = recorder_of(self, loader)
+
+        def make(shard: int) -> None:
+            missing = self.missing(shard)
+            if not missing:
+                return
+            for outcome in record(ShardInputs(self, shard, missing, answered)):
+                folder = outcome.step.folder(self.run)
+                if isinstance(outcome, UnrecordedStep):
+                    write_json(problem_path(folder, shard), {"reason": outcome.reason})
+                else:
+                    write_shard(folder, shard, outcome.step.key, outcome.table, outcome.seconds, outcome.usage)
+
+        return make

@@ -14,6 +14,7 @@ from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
 from semtoken.bench.passes import reason_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
+from semtoken.bench.recorders import CellWork
 from semtoken.bench.settings import RunSettings, first_repeated
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
@@ -28,7 +29,6 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
-from semtoken.bench.work import CellWork
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.models.prompts import prompt_format
 from semtoken.support.executors import Executor, LocalExecutor

@@ -21,9 +21,9 @@ from semtoken.errors import InvalidInputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from semtoken.bench.recorders import CellWork
     from semtoken.bench.run import Failure
     from semtoken.bench.settings import RunSettings
-    from semtoken.bench.work import CellWork
 
 DEFAULT_FOLDER = Path("runs")
 

@@ -12,5 +12,5 @@ csv_files.py            everything as CSV
 content.py              all of this in reading order; writing.py makes a folder of it
 one_cell.py             the short report of one model on one set of questions
 
-Enter by `content.build_report`, with what `semtoken.bench.read_results.collect` has read.
+Enter by `semtoken bench report RUN`; in Python by `content.build_report`, with what `read_results.collect` has read.
 """

@@ -31,7 +31,7 @@ from semtoken.bench.statistics.pairs import (
     token_similarities,
 )
 from semtoken.bench.statistics.recording import SHARED_PREFIX, AnswerSettings, record, record_greedy, record_samples
-from semtoken.bench.statistics.steps import Timings
+from semtoken.bench.statistics.timings import Timings
 
 __all__ = [
     "SHARED_PREFIX",

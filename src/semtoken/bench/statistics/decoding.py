@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semtoken.bench.statistics.steps import Timings
+from semtoken.bench.statistics.timings import Timings
 from semtoken.core import Scorer
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import InvalidLogits

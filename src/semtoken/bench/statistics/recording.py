@@ -30,12 +30,12 @@ from semtoken.bench.statistics.steps import (
     STEP_OF_FIELD,
     Fields,
     RecordingStep,
-    Timings,
     Tokens,
     add_statistics,
     steps_for,
     watch_steps,
 )
+from semtoken.bench.statistics.timings import Timings
 from semtoken.choices import PTrueSpelling
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError
