@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from functools import partial
 
 from semtoken.web.limits import Busy
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.scoring import ReplyScorer
-from semtoken.web.proxy.unpacking import unpacked
 from semtoken.web.proxy.upstream import BrokenOff, UpstreamAnswer, forwarded_headers
 from semtoken.web.wire import ApiError
 
@@ -47,53 +44,26 @@ async def relay_reply(answer: UpstreamAnswer, client: Client, scorer: ReplyScore
             await client.begin(answer.status, forwarded_headers(answer.headers))
             await client.write(error.came)
         raise
-    changed = None
+    long = len(raw) >= SHORT_REPLY or answer.encoding != "identity"
+    reply = None
     if len(raw) > limit:
         scorer.pass_on("too_large")
     else:
-        changed = await _with_scores(raw, answer.encoding, scorer)
-    if changed is not None:
-        await send_changed(answer, client, changed)
-    elif scorer.decides:
+        read = partial(scorer.read, raw, answer.encoding)
+        try:
+            reply = await scorer.workers.run(read) if long else read()
+        except Busy:
+            scorer.pass_on("busy")
+    if reply is not None:
+        await scorer.settle()
+        edit = partial(scorer.edited, reply)
+        changed = await scorer.in_thread(edit) if long or scorer.takes_long else edit()
+        if changed != reply.json.text:
+            await send_changed(answer, client, changed.encode())
+            return
+    if scorer.decides:
         raise held_back_error()
-    else:
-        await relay_untouched(answer, client, raw, scorer.gave_up)
-
-
-async def _with_scores(raw: bytes, encoding: str, scorer: ReplyScorer) -> bytes | None:
-    """The reply with its scores, or with the reason why it has none; None if it is to be passed on unchanged."""
-    long = len(raw) >= SHORT_REPLY or encoding != "identity"
-    read = partial(_read, raw, encoding, scorer)
-    try:
-        reply = await scorer.workers.run(read) if long else read()
-    except Busy:
-        scorer.pass_on("busy")
-        return None
-    if reply is None:
-        return None
-    await scorer.settle()
-    edit = partial(_edited, reply, scorer)
-    changed = await scorer.in_thread(edit) if long or scorer.takes_long else edit()
-    return None if changed == reply.json.text else changed.encode()
-
-
-def _read(raw: bytes, encoding: str, scorer: ReplyScorer) -> LocatedReply | None:
-    """Read a reply and its log-probabilities; None if it cannot be read."""
-    try:
-        text = unpacked(raw, encoding, scorer.settings.max_scored_bytes).decode()
-    except (ValueError, zlib.error):
-        scorer.pass_on("encoded")
-        return None
-    try:
-        reply = scorer.editor.read(text)
-    except ValueError:
-        return None
-    scorer.read(reply)
-    return reply
-
-
-def _edited(reply: LocatedReply, scorer: ReplyScorer) -> str:
-    return scorer.editor.edited(reply, scorer.blocks(reply))
+    await relay_untouched(answer, client, raw, scorer.gave_up)
 
 
 async def send_changed(answer: UpstreamAnswer, client: Client, body: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from semtoken.web.proxy.distributions import LearnedDistributions
 from semtoken.web.proxy.editing import Editor, LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.unpacking import unpacked
 from semtoken.web.proxy.upstream import Request
 
 if TYPE_CHECKING:
@@ -213,28 +215,38 @@ class ReplyScorer:
 
     # --- what is scored ---
 
-    def read(self, reply: LocatedReply) -> None:
-        """Read the log-probabilities of a whole reply and count its tokens, for `blocks`."""
-        if self.failed is not None:
-            return
-        with self.clock:
-            try:
-                self.parsed = read_reply(reply.json.value, request=self.asked.body)
-                self.n_tokens = sum(map(_size, self.parsed.choices))
-            except Exception as error:
-                self.failed = explained(error)
+    def read(self, raw: bytes, encoding: str) -> LocatedReply | None:
+        """Read a whole reply, its log-probabilities too, and count its tokens; None if it cannot be read."""
+        try:
+            text = unpacked(raw, encoding, self.settings.max_scored_bytes).decode()
+        except (ValueError, zlib.error):
+            self.pass_on("encoded")
+            return None
+        try:
+            reply = self.editor.read(text)
+        except ValueError:
+            return None
+        if self.failed is None:
+            with self.clock:
+                try:
+                    self.parsed = read_reply(reply.json.value, request=self.asked.body)
+                    self.n_tokens = sum(map(_size, self.parsed.choices))
+                except Exception as error:
+                    self.failed = explained(error)
+        return reply
 
-    def blocks(self, reply: LocatedReply) -> dict[int, Block]:
-        """The blocks of a whole reply that was read, by the index of their choice."""
-        if not isinstance(self.parsed, Reply):
-            failed = self.failed or UnscoredChoice("internal", "The reply was not read.")
-            return {place.choice: self.unscored(failed) for place in reply.places if place.choice is not None}
+    def edited(self, reply: LocatedReply) -> str:
+        """The text of a whole reply that was read, with the block of each choice."""
         blocks = {}
-        with self.clock:
-            for choice in self.parsed.choices:
-                self.check_budget()
-                blocks[choice.index] = self.block(choice, self.parsed.distribution)
-        return blocks
+        if isinstance(self.parsed, Reply):
+            with self.clock:
+                for choice in self.parsed.choices:
+                    self.check_budget()
+                    blocks[choice.index] = self.block(choice, self.parsed.distribution)
+        else:
+            failed = self.failed or UnscoredChoice("internal", "The reply was not read.")
+            blocks = {place.choice: self.unscored(failed) for place in reply.places if place.choice is not None}
+        return self.editor.edited(reply, blocks)
 
     def block(self, choice: ReplyChoice, said: Distribution, written: GrowingAnswer | None = None) -> Block:
         """The block of a choice with its score, or with the reason why there is none; `said` is what the reply says of
