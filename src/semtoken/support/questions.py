@@ -19,6 +19,7 @@ _TEXTS = ("input", "inputs", "contents", "prompt", "inputText")
 _WRAPPERS = (
     "request",
     "request_body",
+    "proxy_server_request",
     "body",
     "modelInput",
     "input",
@@ -59,10 +60,12 @@ def _found(value: Any, choice: int, deepest: int) -> str | None:
     if isinstance(asked := value.get("question"), str):
         return asked or None
     for field in _MESSAGES:
-        if said := _last_of_user(value.get(field)):
+        if said := _last_of_user(_opened(value.get(field))):
             return said
     for field in _TEXTS:
         given = value.get(field)
+        if (request := _opened(given)) is not given and (said := _found(request, choice, deepest - 1)):
+            return said
         if isinstance(given, str | list | tuple) and (said := _text(_of_choice(given, choice, value.get("n")))):
             return last_paragraph(said) if field in ("prompt", "inputs") else said
     if "sampling_params" in value and (said := _text(_of_choice(value.get("text"), choice, None))):
@@ -72,8 +75,8 @@ def _found(value: Any, choice: int, deepest: int) -> str | None:
 
 
 def _opened(value: Any) -> Any:
-    """A request that was saved as a text of JSON; any other value as it is."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
+    """A request, or its messages, that were saved as a text of JSON; any other value as it is."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
     return value

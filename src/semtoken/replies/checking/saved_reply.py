@@ -10,7 +10,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.registry import foreign
-from semtoken.replies.formats.within import Found, replies_within
+from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.support.plain_values import json_or_none
 from semtoken.support.questions import question_of
 
@@ -91,7 +91,7 @@ class FoundReply:
         value = self.parsed()
         if isinstance(value, Mapping):
             reply, line, shape = _reply_in(value, self.inside)
-            question, request = question_of(line), None if reply is value else value.get("request")
+            question, request = question_of(line), None if reply is value else opened(value.get("request"))
         else:
             reply, line, shape, question, request = value, None, None, None, None
         ids = self._ids(value, reply, question)
