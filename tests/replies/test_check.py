@@ -258,7 +258,7 @@ def test_json_as_python_writes_it_is_read(tmp_path: Path) -> None:
         (["a", "b"], ["b", "a", "z"], "by id"),
         ([None, None], [None, None], "by order"),
         (["a", "b"], [None, None], "the questions none"),
-        (["a", "b"], ["b", "x"], "no question has the id of 1 replies, such as 'a'"),
+        (["a", "b"], ["b", "x"], "Replies whose id no question has: 1, such as 'a'"),
         (["a", "b"], ["b", "b"], "more than once"),
         (["a", "b"], ["b", None], "1 of the questions have no id"),
         ([None, None], [None], "neither have ids"),

@@ -13,7 +13,7 @@ from semtoken import score_reply
 from semtoken.replies import ReplyStream
 from semtoken.replies.checking import rank_replies
 from semtoken.support.sse import EventReader
-from tests.replies.made import chat_chunk
+from tests.replies.made import chat_chunk, chat_reply
 from tests.replies.test_ends_of_answers import item
 from tests.rows import each
 
@@ -81,3 +81,16 @@ def test_several_streams_with_one_id_are_several_answers(tmp_path: Path, ending:
     found = rank_replies([str(path)]).answers
     assert sorted(answer.text for answer in found) == ["Bergen", "Oslo", "Oslo"]
     assert all(answer.response.log_confidence == pytest.approx(NUMBER, abs=1e-6) for answer in found)
+
+
+def test_a_stream_alone_in_its_file_has_the_name_of_the_file(tmp_path: Path) -> None:
+    """As any other reply does that is alone in a file, so that a question finds it by that name."""
+    lines = [json.dumps(one | {"id": "of-the-server"}) + "\n" for one in chunks("Os", "lo")]
+    (tmp_path / "q7.jsonl").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "q8.json").write_text(json.dumps(chat_reply("Oslo", [item("Os", 0.8), item("lo", 0.9)])))
+    asked = tmp_path / "asked.csv"
+    asked.write_text("id,question\nq7,First?\nq8,Second?\n", encoding="utf-8")
+    found = rank_replies([str(tmp_path / "q7.jsonl"), str(tmp_path / "q8.json")], questions=asked)
+    assert {answer.id: answer.question for answer in found} == {"q7": "First?", "q8": "Second?"}
+    (tmp_path / "q7.jsonl").write_text("".join(lines) + json.dumps(chat_reply("Oslo", [item("Os", 0.8)])))
+    assert {one.where for one in rank_replies([str(tmp_path / "q7.jsonl")])} == {str(tmp_path / "q7.jsonl:1")}

@@ -83,7 +83,7 @@ def test_settings_reach_the_result() -> None:
 def test_other_segments() -> None:
     [refusal] = st.score_reply(recording("openai-chat-refusal").reply, clusters(), segment="refusal")
     assert refusal.text == "The capital is Delhi"
-    with pytest.raises(InvalidInputError, match="Choice 0 has no answer to score: it holds refusal"):
+    with pytest.raises(InvalidInputError, match=r"it holds refusal. In Python .*segment=.refusal"):
         st.score_reply(recording("openai-chat-refusal").reply, clusters())
 
 

@@ -312,8 +312,11 @@ def _scorable(choice: ReplyChoice, kind: SegmentKind) -> Segment:
 
 
 def _lacking(choice: ReplyChoice, kind: SegmentKind) -> str:
-    parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
-    return f"has no {kind} to score: it holds {parts}. Name another segment."
+    held = [segment.kind for segment in choice.segments]
+    if not held:
+        return f"has no {kind} to score: it holds nothing."
+    other = f"`score_reply(..., segment={held[-1]!r})`"
+    return f"has no {kind} to score: it holds {' and '.join(held)}. In Python {other} scores that."
 
 
 def _require_same_text(result: ScoredAnswer, part: Segment, scorer: Scorer) -> None:

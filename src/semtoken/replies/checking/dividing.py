@@ -141,24 +141,28 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
     """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
     chunks: list[Mapping[str, Any]] = []
     ended: set[Any] = set()
-    first = 0
+    first, others = 0, False
     for number, line in enumerate(lines, start=1):
         if not line or line.isspace():
             continue
         chunk = _chunk(line)
         if chunks and (chunk is None or _begins_another(chunk, chunks, ended)):
             yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
-            chunks, ended = [], set()
+            chunks, ended, others = [], set(), True
         ended |= _choices_of(chunk or {}, ended=True)
         if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
+            others = True
         elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk, is_alone=False)
+            others = True
         else:
             first = first if chunks else number
             chunks.append(chunk)
-    if chunks:
+    if chunks and others:
         yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+    elif chunks:
+        yield FoundReply(where, name, chunks)
 
 
 def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:

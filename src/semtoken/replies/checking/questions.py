@@ -194,7 +194,7 @@ def _refuse_ids(
     unknown = [reply for reply in read if known.isdisjoint((*reply.ids.values(), *reply.own_ids.values(), reply.name))]
     if unknown:
         such = f"such as '{unknown[0].id}' of {unknown[0].where}"
-        raise InvalidInputError(f"{counts}, and no question has the id of {len(unknown):,} replies, {such}. {HOW}")
+        raise InvalidInputError(f"{counts}. Replies whose id no question has: {len(unknown):,}, {such}. {HOW}")
     raise InvalidInputError(
         f"{counts}, and no field has the ids of the questions ('{best.name}') in all replies, each once. {HOW}"
     )
