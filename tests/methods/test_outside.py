@@ -255,6 +255,7 @@ def test_brought_scores_stand_beside_the_methods_by_question(tmp_path: Path) -> 
         ([{"id": one, "perplexity": 1} for one in "abc"], "a column 'perplexity', which is a method of this run"),
         ([{"id": one, "mine": "high"} for one in "abc"], "'mine' must be a number, got 'high'"),
         ([{"mine": 1}], "must have a column 'id'"),
+        ([{"": number, "id": one, "mine": 1} for number, one in enumerate("abc")], "a column without a name"),
         ([{"id": one, "mine": 1} for one in "abca"], r"line 5: the id 'a' has a row already, .*line 2"),
     ],
 )
