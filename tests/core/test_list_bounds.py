@@ -137,6 +137,24 @@ CASES = {
     "a second number of a text that cannot agree is not known to be another token's": Case(
         (0.6, 0.8), [step(token(0.6, "Oslo"), token(0.2, "Rome"), token(0.1, "Rome"))], within=(None,)
     ),
+    "another token of the chosen one's text is spelled alike": Case(
+        (0.6, 0.7),
+        [TopStep(token(0.4, "Oslo"), (token(0.3, "b"), token(0.2, "Oslo")))],
+        (None,),
+        flags=("two_numbers",),
+    ),
+    "but a line break agrees with no other one": Case(
+        (0.4, 0.6),
+        [step(token(0.9, "a"), token(0.1, "b")), TopStep(token(0.4, "\n"), (token(0.3, "b"), token(0.2, "\n")))],
+        within=(None,),
+        flags=("two_numbers",),
+    ),
+    "nor does a special token": Case(
+        (0.4, 0.7),
+        [step(token(0.9, "a"), token(0.1, "b")), TopStep(token(0.4, "</s>"), (token(0.3, "b"), token(0.2, "</s>")))],
+        within=(None,),
+        flags=("two_numbers",),
+    ),
     "another token that is listed twice counts once": Case(
         (0.6, 0.8), [step(OSLO, in_bytes(0.2, "Rome"), in_bytes(0.2, "Rome"))], within=BOTH
     ),

@@ -167,6 +167,8 @@ class Alike(NamedTuple):
     """The mass of those of which it is not clear."""
     many: bool = False
     """True if any number of tokens that are not listed may be spelled so, too."""
+    namesakes: bool = True
+    """True if another token of the chosen one's name surely is."""
 
 
 class MeantStep(NamedTuple):
@@ -302,10 +304,12 @@ class ListReader:
         if total > OVERFULL:
             raise overfull(total, position)
         own, alike = entries.found.get(entries.chosen), self.names.alike(entries.chosen, entries.found)
+        # Blanks and special tokens agree with themselves alone: no other token of their name surely counts.
+        namesake, doubtful = (entries.alike, 0.0) if alike.namesakes else (0.0, entries.alike)
         doubts = Doubts(
             unmapped=entries.unmapped,
-            alike=entries.alike,
-            doubtful=entries.doubtful,
+            alike=namesake,
+            doubtful=entries.doubtful + doubtful,
             perhaps=alike.perhaps,
             ambiguous=tuple(entries.ambiguous),
             stands_for=meant.chosen if meant.any_special else (),

@@ -313,7 +313,8 @@ class ListedNames(Names):
         same = {number: self.same(chosen, number) for number in others if number != chosen}
         perhaps = math.fsum(others[number] for number, alike in same.items() if alike is None)
         surely = tuple(number for number, alike in same.items() if alike)
-        return Alike(surely, perhaps, many=not self.spellings[chosen].alone)
+        own = self.spellings[chosen]
+        return Alike(surely, perhaps, many=not own.alone, namesakes=not (own.alone or own.markup))
 
     def is_blank(self, token: int) -> bool:
         """Return True for a token that is white space or a special one."""
