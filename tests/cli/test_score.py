@@ -128,6 +128,13 @@ def test_lines_that_cannot_be_scored_are_counted_and_the_first_is_named(
         assert_told(semtoken("score", source, "-o", target, *SHORT), "No line of", "Line 1: the field 'prompt'")
 
 
+def test_the_reason_of_a_line_ends_in_one_period(semtoken: RunCommand, source: Path, model: str) -> None:
+    """Also a reason that is a sentence already."""
+    write_lines(source, [RECORDS[0], {"prompt": "a " * 1000}])
+    said = semtoken("score", source, "--model", model, *SHORT).stderr
+    assert "Line 2: the prompt has " in said and said.endswith(" at most.\n")
+
+
 def test_an_argument_too_many_is_named(semtoken: RunCommand) -> None:
     result = semtoken("cluster", "show", "almanac", "Paris")
     assert result.exit_code == 2 and "Too many arguments: 'Paris'. See `semtoken cluster show --help`" in result.stderr

@@ -96,6 +96,9 @@ MISTAKES = {
     "unknown section": ("[limitz]\nconnections = 5", "limitz", "Did you mean --limits.connections?"),
     "no number": ('[limits]\nconnections = "many"', "many", "[limits][connections]"),
     "too small": ("[limits]\nconnections = 0", '"0"', "Must be"),
+    "no number of bytes": ("[limits]\nrequest_mb = inf", '"inf"', "Must be"),
+    "no number of seconds": ("[limits]\nshutdown_seconds = 1e400", '"inf"', "Must be"),
+    "too large": ("[model]\nbatch_size = 99999999999999999999", "[model][batch_size]", "Must be"),
     "no truth value": ('[journal]\ntexts = "perhaps"', "perhaps", "[journal][texts]"),
     "no such name": ('[decisions]\nroute = "by air"', "by air", "[decisions][route]"),
     "not closed": ("[limits\nconnections = 5", "semtoken.toml", "line 1"),
@@ -115,6 +118,12 @@ def test_a_mistake_in_the_file_is_refused_with_file_key_and_hint(in_folder: Path
     [line] = done.stderr.splitlines()
     for words in ("Error: ", "semtoken.toml", *told):
         assert words in line
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(in_folder: Path) -> None:
+    """As editors of Windows write it, and as files of data may."""
+    (in_folder / "semtoken.toml").write_bytes(b"\xef\xbb\xbf[limits]\nconnections = 5\n")
+    assert read_settings().settings.limits.connections == 5
 
 
 def test_a_semtoken_yaml_of_this_folder_is_refused_until_there_is_a_semtoken_toml(in_folder: Path) -> None:

@@ -283,6 +283,7 @@ def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None
     assert "answer 4" in shown and "%" not in shown and "confidence 0." in shown
     assert shown.count("Confidence ranks answers; it is not a probability of being right.") == 1
     assert json.loads(run("show", url, "--json").splitlines()[0])["size"]["entries"] == 5
+    assert "0 entries deleted." in run("delete", url, "--older-than", "99999999y", "--yes"), "older than any calendar"
     said = run("delete", url, "--older-than", "1d", "--yes")
     assert "5 entries deleted. Files that were exported before keep their texts." in said
     assert json.loads(run("show", url, "--json"))["size"]["entries"] == 0

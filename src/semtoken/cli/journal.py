@@ -185,7 +185,8 @@ def delete(
     """
     if older_than is None and person is None:
         raise UsageError("Say which entries to delete: --older-than 90d, or --person TAG.")
-    before = None if older_than is None else time.time() - seconds_of(older_than)
+    # No entry is from before 1970, and an age may be longer than any calendar.
+    before = None if older_than is None else max(0.0, time.time() - seconds_of(older_than))
     spool = path_of(in_use.settings.journal.spool)
     journal = open_journal(journal_url(url, in_use), spool)
     if not yes:

@@ -253,7 +253,7 @@ def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
     bad = job.bad_lines()
     if (first := next(bad, None)) is not None:
         count = with_noun(1 + sum(1 for _ in bad), "line")
-        tell(f"Warning: {count} could not be scored. Line {first.number}: {first.reason}.", style="yellow")
+        tell(f"Warning: {count} could not be scored. Line {first.number}: {first.reason.rstrip('.')}.", style="yellow")
 
 
 def _here(job: ScoringJob, scoring: _Scoring) -> Callable[[Callable[[int], None]], Progress]:

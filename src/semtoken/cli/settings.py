@@ -34,8 +34,9 @@ Given = TypeVar("Given")
 Read = Annotated[Given, Parameter(parse=False)]
 """The type of the parameter that takes no option: the settings."""
 
-Positive = Annotated[float, Parameter(validator=Number(gt=0))]
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
+# Limits above what anybody means, and below what seconds, bytes and sizes of batches can be.
+Positive = Annotated[float, Parameter(validator=Number(gt=0, lte=1e9))]
+Count = Annotated[int, Parameter(validator=Number(gte=1, lte=10**9))]
 Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 Level = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
 NotNegative = Annotated[Given, Parameter(validator=Number(gte=0))]
@@ -344,7 +345,7 @@ def _content(file: Path) -> dict[str, dict[str, Any]]:
     from semtoken.support.files.safe_files import read_file
 
     try:
-        content = tomllib.loads(read_file(file).decode("utf-8"))
+        content = tomllib.loads(read_file(file).decode("utf-8-sig"))  # some editors put a mark first
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not TOML: {error}") from error
     for section, keys in content.items():
