@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import semtoken as st
+from semtoken.core import ScoringRules, scorer_for
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.choices import _with
 from semtoken.models.probing.disputes import _to_end_of_phrase, doubtful_steps, merge
+from tests import worked
 from tests.tiny import byte_level_bpe, llama
 
 torch = pytest.importorskip("torch")
@@ -82,6 +84,18 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
         competing_in_record(answer, 99, stc().scorer)
     with pytest.raises(InvalidInputError, match="from 0 to 5, got 99"):
         competing(stc(), PROMPT, answer, 99)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_function_words_of_the_record_are_one_meaning_also_where_one_was_chosen(known: bool) -> None:
+    """With a vocabulary, and without one, by the texts of the record."""
+    chances = {" the": 0.4, " a": 0.3, " Rome": 0.2, "rome": 0.05}
+    items = {name: {"token": name, "logprob": math.log(chance)} for name, chance in chances.items()}
+    vocabulary = worked.vocabulary(tuple(chances)) if known else None
+    for chosen, expected in ((" the", [(0.7, True), (0.25, False)]), (" Rome", [(0.7, False), (0.25, True)])):
+        answer = st.score_logprobs([{**items[chosen], "top_logprobs": list(items.values())}], vocabulary)
+        found = competing_in_record(answer, 0, scorer_for(vocabulary, ScoringRules()))
+        assert [(pytest.approx(one.probability), one.chosen) for one in found] == expected
 
 
 def test_disputes_follow_each_meaning_greedily() -> None:

@@ -135,8 +135,8 @@ def _groups_of_texts(following: str, token: ScoredToken, n: int) -> list[Competi
     groups: dict[str, list[tuple[str, float]]] = {"chosen": [(token.text, token.probability)]}
     for other in token.alternatives:
         key = "" if other.text.strip() in words else normalize(other.text)
-        begins = key and head.startswith(key) and not token.function_word
-        groups.setdefault("chosen" if begins else f"other {key}", []).append((other.text, other.probability))
+        agrees = not key if token.function_word else key and head.startswith(key)
+        groups.setdefault("chosen" if agrees else f"other {key}", []).append((other.text, other.probability))
     competitors = [
         Competitor(
             min(math.fsum(probability for _, probability in members), 1.0),
