@@ -5,10 +5,14 @@ The limits are some thousands of answers; here they are tens, which are soon wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +25,7 @@ from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.journal.database import cause, engine_of, url_of
 from semtoken.guarantees.journal.entries import _name
 from semtoken.guarantees.journal.export import records
-from semtoken.guarantees.journal.labels import LabelAgreement, add_label, queue, sampled_answers
+from semtoken.guarantees.journal.labels import LabelAgreement, add_label, queue, sampled_answers, undo
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import _compared, guarantee_report, watch
 from semtoken.guarantees.journal.writer import JournalWriter
@@ -66,6 +70,39 @@ def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(j
     with pytest.raises(InvalidInputError):
         add_label(journal, "no such entry", "ann", True)
     assert _name("m" * 200) == "m" * 200 == _name("m" * 201) and _name("") is _name(7) is None
+
+
+def test_odd_arguments_are_refused_by_their_names(journal: Journal) -> None:
+    """Some ended in a TypeError, some in 'The journal cannot be used', and limit=-1 left out the last answer."""
+    journal.add(rows_of(entry(i, sampled=True) for i in range(3)))
+    any_queue: Any = queue
+    any_label: Any = add_label
+    any_undo: Any = undo
+    any_journal: Any = journal
+    odd: dict[str, list[Callable[[], Any]]] = {
+        "'limit'": [partial(any_queue, journal, "ann", limit=limit) for limit in (-1, 1.5, "x", None)],
+        "'reviewer'": [partial(any_undo, journal, None), partial(any_queue, journal, 5)],
+        "A label is": [partial(any_label, journal, "entry-1", "ann", label) for label in ("yes", 0.5, math.nan)],
+        "'before'": [partial(any_journal.delete, before=time) for time in (math.nan, "2026", datetime.now(UTC))],
+        "'person'": [partial(any_journal.delete, person=5)],
+        "'rate'": [partial(any_journal.sampling, rate) for rate in (True, "x", math.nan)],
+        "'seed'": [partial(any_journal.sampling, seed=5)],
+    }
+    for message, calls in odd.items():
+        for call in calls:
+            with pytest.raises(InvalidInputError, match=message):
+                call()
+    assert journal.size().entries == 3 and journal.size().labels == 0
+    any_label(journal, "entry-1", "ann", np.bool_(True))
+    assert any_journal.delete(before=np.float32(1.0)) == 0
+
+
+def test_a_journal_is_opened_by_a_path_of_any_kind(tmp_path: Path) -> None:
+    Journal.open(tmp_path / "journal.db").close()
+    assert (tmp_path / "journal.db").is_file()
+    for other in (None, 5, b"journal.db"):
+        with pytest.raises(InvalidInputError, match="address"):
+            Journal.open(other)  # type: ignore[arg-type]
 
 
 def test_thresholds_are_placed_by_the_newest_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

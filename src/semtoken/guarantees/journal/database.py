@@ -8,6 +8,7 @@ may be null: it is so in all rows that are there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -42,6 +43,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from semtoken.errors import InvalidInputError, MissingExtra, SemtokenError
 from semtoken.guarantees.journal.entries import JournalEntry
 from semtoken.support.files.safe_files import locked
+from semtoken.support.inputs import text as checked_text
 
 
 class UtcTime(TypeDecorator[float]):
@@ -147,8 +149,9 @@ class JournalError(SemtokenError):
     """The journal's database cannot be used: it is not there, is full, or belongs to another release."""
 
 
-def url_of(given: str) -> sa.URL:
+def url_of(place: str | os.PathLike[str]) -> sa.URL:
     """The database of a URL (SQLite, not in memory, or PostgreSQL) or of a path; else `InvalidInputError`."""
+    given = checked_text(os.fspath(place) if isinstance(place, os.PathLike) else place, "the journal's address")
     if not given.isprintable():
         raise InvalidInputError(
             f"The journal's address {without_password(given)!r:.80} holds characters that no name should."

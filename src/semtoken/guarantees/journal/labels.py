@@ -18,6 +18,7 @@ from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import answer_of, verdict
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.measures import wilson
+from semtoken.support.inputs import shown, text, whole
 
 QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
 """`sample`: the random sample, which alone tells whether a guarantee is kept; `doubtful`: the least sure of the last
@@ -66,16 +67,18 @@ def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None)
 
     `entry` is the answer's id there, `reviewer` the name of the person. The label replaces an earlier one by the same
     person, in the order of first labels, too: `watch` would else take answers that are looked at again for new ones.
-    `InvalidInputError` if there is no such entry, or the name cannot be used.
+    `InvalidInputError` if there is no such entry, the label is none, or the name cannot be used.
     """
     name = checked_name(reviewer)
+    if correct is not None and correct not in (True, False):
+        raise InvalidInputError(f"A label is True, False or None, got {shown(correct)}.")
     with journal.writing() as connection:
         n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
         if n is None:
             raise InvalidInputError("There is no such answer in the journal; perhaps it was deleted.")
         last = connection.execute(sa.select(sa.func.max(labels.c.at)).where(labels.c.reviewer == name)).scalar()
         # Behind the person's last one, which `undo` takes back, also where the clock was set back.
-        said = {"correct": correct, "at": max(time.time(), (last or 0.0) + 1e-6)}
+        said = {"correct": None if correct is None else bool(correct), "at": max(time.time(), (last or 0.0) + 1e-6)}
         again = sa.update(labels).where(labels.c.entry == n, labels.c.reviewer == name).values(said)
         if connection.execute(again).rowcount == 0:
             connection.execute(sa.insert(labels).values(entry=n, reviewer=name, **said))
@@ -98,7 +101,7 @@ def checked_name(reviewer: str) -> str:
     """The name of a person who labels, in single blanks; `InvalidInputError` if it is empty, long, or cannot be
     printed.
     """
-    name = " ".join(reviewer.split())
+    name = " ".join(text(reviewer, "reviewer").split())
     if not 0 < len(name) <= 100 or not name.isprintable():
         raise InvalidInputError("Say who labels: a name of up to 100 characters.")
     return name
@@ -110,8 +113,9 @@ def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit:
     Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Everybody has an
     order of their own in it, so that people who label at the same time seldom meet at the same answer. Doubtful answers
     and disagreements are never of the random sample, so that their labels cannot enter a guarantee. `InvalidInputError`
-    if there is no such queue, or the reviewer's name cannot be used.
+    if there is no such queue, the limit is no whole number from 0, or the reviewer's name cannot be used.
     """
+    whole(limit, "limit", low=0)
     if name not in get_args(QueueName):
         raise InvalidInputError(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
     person = checked_name(reviewer)

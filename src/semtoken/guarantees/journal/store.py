@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import time
@@ -34,6 +35,7 @@ from semtoken.guarantees.journal.database import (
 )
 from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule, kept_name
 from semtoken.guarantees.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
+from semtoken.support.inputs import real, text
 
 SECONDS_FOR_SPOOLS = 10.0
 """The seconds to wait until running processes have written the entries in their spools to the database."""
@@ -152,7 +154,7 @@ class Journal:
         self.engine = engine
 
     @classmethod
-    def open(cls, given: str, *, create: bool = True) -> Journal:
+    def open(cls, given: str | os.PathLike[str], *, create: bool = True) -> Journal:
         """Open a journal, and bring its tables to their newest form.
 
         `given` is `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`. `create`: a file is
@@ -263,12 +265,13 @@ class Journal:
         Returns how many they were, once neither the database's files nor a spool holds them. `before` is in seconds
         since 1970, `person` the tag that requests carried, `spool` by default the folder of `spool_folder`.
         PostgreSQL's log of writes, its replicas and backups keep them by rules of their own. `InvalidInputError` if
-        neither is given; `NotYetGone` if the entries are deleted, but their texts may still be in a file, so that
-        another call must try again.
+        neither is given, or `before` is no number; `NotYetGone` if the entries are deleted, but their texts may still
+        be in a file, so that another call must try again.
         """
         if before is None and person is None:
             raise InvalidInputError("Say which entries to delete: by age, or by person.")
-        tag = None if person is None else kept_name(person)
+        before = None if before is None else real(before, "before")
+        tag = None if person is None else kept_name(text(person, "person"))
         conditions = [] if before is None else [entries.c.at < before]
         conditions += [] if tag is None else [entries.c.person == tag]
 
@@ -319,11 +322,12 @@ class Journal:
     def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
         """The rule of the random sample and the journal's salt. A changed rule applies to new entries only.
 
-        `rate` is the share of the sample in [0, 1] (`InvalidInputError` outside it), `seed` any text. None: as they
-        are, or 5% and a random seed where there are none yet.
+        `rate` is the share of the sample in [0, 1], `seed` any text, else `InvalidInputError`. None: as they are, or 5%
+        and a random seed where there are none yet.
         """
-        if rate is not None and not 0 <= rate <= 1:
-            raise InvalidInputError(f"The share of the random sample must be from 0 to 1, got {rate}.")
+        if rate is not None and not 0 <= (rate := real(rate, "rate")) <= 1:
+            raise InvalidInputError(f"The share of the random sample must be from 0 to 1, got {rate:g}.")
+        seed = None if seed is None else text(seed, "seed")
         newest = sa.select(settings).order_by(settings.c.n.desc()).limit(1)
         with self.writing() as connection:
             there = connection.execute(newest).mappings().first()
