@@ -344,6 +344,15 @@ def test_files_that_are_no_replies_are_refused(tmp_path: Path, content: str | by
         rank_replies([str(tmp_path / "none*.json")])
 
 
+def test_sources_may_be_paths_and_no_reply_is_one(tmp_path: Path) -> None:
+    """A list of Paths was refused, and a reply in place of its file ended in an OSError for its length."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(SURE))
+    assert [one.text for one in rank_replies([path])] == [one.text for one in rank_replies(path)] == ["Lima"]
+    with pytest.raises(InvalidInputError, match=r"no file, folder or match for .*: File name too long"):
+        rank_replies(path.read_text() + " " * 5000)
+
+
 @pytest.mark.parametrize("ending", ["html", "md", "csv", "jsonl"])
 def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) -> None:
     folder = tmp_path / "replies"

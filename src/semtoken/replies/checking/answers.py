@@ -156,7 +156,7 @@ class CheckSettings:
 
 
 def rank_replies(
-    sources: str | Path | Sequence[str],
+    sources: str | Path | Sequence[str | Path],
     *,
     questions: Path | None = None,
     format: str | None = None,
@@ -236,8 +236,9 @@ def rank_replies(
         temperature,
         answering_model,
     )
-    given = [str(sources)] if isinstance(sources, str | Path) else listed(sources, "sources")
-    named = [text(source, f"sources[{i}]") for i, source in enumerate(given)]
+    given = [sources] if isinstance(sources, str | os.PathLike) else listed(sources, "sources")
+    names = [str(source) if isinstance(source, os.PathLike) else source for source in given]
+    named = [text(name, f"sources[{i}]") for i, name in enumerate(names)]
     return rank_opened(OpenedReplies(named), settings, questions, on_checked)
 
 

@@ -80,14 +80,19 @@ class OpenedReplies:
 
     def _paths(self, source: str) -> list[Path]:
         path = Path(source)
-        if path.is_dir():
+        try:
+            is_folder, is_there = path.is_dir(), path.exists()
+        except OSError as error:  # a name that is too long, as a reply in place of its file; a folder that is closed
+            why = error.strerror or error
+            raise InvalidInputError(f"There is no file, folder or match for {source:.80}: {why}.") from error
+        if is_folder:
             files = sorted(file for file in path.rglob("*") if file.is_file())
             self.passed_over += [str(file) for file in files if not _may_hold_replies(file)]
             paths = [file for file in files if _may_hold_replies(file) and not file.name.endswith(REQUEST)]
             if not paths:
                 raise InvalidInputError(f"{source} holds no file that ends in {', '.join(REPLY_SUFFIXES)}.")
             return paths
-        if path.exists():
+        if is_there:
             return [path]
         paths = sorted(Path(name) for name in glob.glob(source, recursive=True) if Path(name).is_file())
         if not paths:
