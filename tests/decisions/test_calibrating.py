@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy.stats import binomtest
 
-from semtoken.decisions import Predicate
+from semtoken.decisions import Answer, Predicate
 from semtoken.decisions.audit_results import Audit, SideAudit
 from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, CalibratedQuestion, DecisionCalibrator
@@ -18,7 +19,7 @@ from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
 from semtoken.support.files.strict_json import dump_json, seal
-from tests.decisions.made_up import changed, side_of, world
+from tests.decisions.made_up import ASKED, changed, side_of, world
 from tests.known import known
 
 N = 1000
@@ -242,3 +243,31 @@ def test_only_required_sides_have_to_keep_the_limits(fitted: DecisionCalibrator)
     assert all(found.exceeded(strict).values()) and not any(found.exceeded(AuditLimits()).values())
     assert list(found.exceeded(strict, ["late, called false"])) == ["late, called false"]
     assert found.exceeded(strict, ["weather"]) == {}
+
+
+@pytest.mark.parametrize("label", [True, "0", 2, -1, 0.0])
+def test_a_label_is_the_place_of_an_option(label: Any) -> None:
+    """True counted as the place of "No", a text as wrong, and others ended in messages of NumPy's."""
+    records = [*world(100, 1), replace(world(1, 2)[0], label=label)]
+    with pytest.raises(InvalidInputError, match=r"'records\[100\].label' must be a whole number"):
+        DecisionCalibrator.fit(records)
+
+
+def test_a_side_that_guarantees_nothing_is_given_as_the_reason() -> None:
+    """It was called uncertain, as if a surer answer were accepted."""
+    fitted = DecisionCalibrator.fit(world(300, 1))
+    reasons = {side.side: side.guarantees for side in fitted.sides}
+    assert reasons == {"true": False, "false": True}
+    for p, reason in ((0.999, "no_threshold"), (0.51, "no_threshold"), (0.49, "uncertain"), (0.001, "accepted")):
+        assert fitted.decide(Answer(ASKED, (p, 1 - p))).reason == reason
+
+
+def test_decisions_are_about_answers() -> None:
+    fitted, [record] = DecisionCalibrator.fit(world(300, 1)), world(1, 2)
+    for given in (None, record, 5, [record.answer]):
+        with pytest.raises(InvalidInputError, match="'answer' must be a Answer"):
+            fitted.decide(given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'options' must be"):
+        fitted.decide(record.answer, 5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="'record' must be"):
+        fitted.accepts(record.answer)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ from semtoken.guarantees.exact import check_level
 from semtoken.guarantees.fingerprint import Fingerprint, one_model
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file, replacing_folder, writing_errors
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
-from semtoken.support.inputs import instance, listed, place, text
+from semtoken.support.inputs import instance, listed, place, text, whole
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 2
@@ -163,13 +163,17 @@ class DecisionCalibrator:
         ------
         InvalidInputError
             No side of any question has enough labels (the message gives the reason for each), a question was answered
-            twice about one state, several models gave the labeled answers, or a level is outside (0, 1).
+            twice about one state, several models gave the labeled answers, a label is not the place of an option, or a
+            level is outside (0, 1).
         """
         check_level(alpha, "alpha")
         by_question: dict[str, list[DecisionRecord]] = {}
         for number, given in enumerate(listed(records, "records")):
             record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
+                # True would be the place of "No".
+                last = len(record.answer.question.options) - 1
+                whole(record.label, f"records[{number}].label", low=0, high=last)
                 by_question.setdefault(record.fingerprint, []).append(record)
         labeled = [record.answer for own in by_question.values() for record in own]
         model = one_model(labeled, remedy="the answers of each")
@@ -219,9 +223,13 @@ class DecisionCalibrator:
 
         It does not compare models: `decide` and `block` do.
         """
-        question = self.questions.get(record.fingerprint)
-        side = None if question is None else question.side_of(record)
+        side = self._side_of(instance(record, DecisionRecord, "record"))
         return side is not None and side.accepts(record)
+
+    def _side_of(self, record: DecisionRecord) -> DecisionSide | None:
+        """The fit to the side that an answer is on; None if no labeled answer was."""
+        question = self.questions.get(record.fingerprint)
+        return None if question is None else question.side_of(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
         """Probability, decision, guarantee and number of labels of one answer, and calibrated probabilities of all
@@ -250,12 +258,22 @@ class DecisionCalibrator:
         Decision
             With the probability of being right where the side has a calibrator. It abstains on a question that was not
             fitted, and on an answer of another model.
+
+        Raises
+        ------
+        InvalidInputError
+            Something else than an answer and its options.
         """
+        instance(answer, Answer, "answer")
         if answer.refusal is not None:
             return Decision("abstain", "empty", None, answer.refusal)
-        block = self.block(DecisionRecord(answer, options or ReadingOptions()))
+        read = ReadingOptions() if options is None else instance(options, ReadingOptions, "options")
+        record = DecisionRecord(answer, read)
+        block, side = self.block(record), self._side_of(record)
         accepted = block["decision"] == "answer"
-        doubt = "uncertain" if block.get("probability_correct") is not None else "no_threshold"
+        # An answer of another model has no probability, whatever its side guarantees.
+        guarantees = side is not None and side.guarantees and "probability_correct" in block
+        doubt = "uncertain" if guarantees else "no_threshold"
         reason = "accepted" if accepted else doubt
         return Decision(block["decision"], reason, block.get("probability_correct"), block["guarantee"])
 
