@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, ks_2samp
+from scipy.stats import binom, binomtest, bootstrap, ks_2samp
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.drift import drift
@@ -54,6 +54,17 @@ def test_losses_and_their_intervals() -> None:
         assert one.value == pytest.approx(values.mean())
         assert (one.low, one.high) == pytest.approx((theirs.low, theirs.high), abs=0.06 * width)
     assert (found.n, found.base_rate) == (300, pytest.approx(correct.mean()))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 29, 30])
+def test_few_recent_scores_show_no_distance(n: int) -> None:
+    """The interval of a single score of the same distribution left out 0 in every world, and of five in one of four."""
+    generator = np.random.default_rng(5)
+    pairs = [(generator.normal(0, 1, 300), generator.normal(0, 1, n)) for _ in range(12)]
+    shown = sum(drift(first, second).low > 0 for first, second in pairs)
+    assert shown <= binom.ppf(0.999, 12, 0.05)
+    assert (shown == 0 and drift(*pairs[0]).high == 1.0) or n == 30
+    assert drift(pairs[0][0], pairs[0][1] + 9).distance == 1.0
 
 
 def test_the_band_of_a_distance_is_95_percent_wide() -> None:

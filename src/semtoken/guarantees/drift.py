@@ -13,7 +13,7 @@ from semtoken.support.inputs import whole
 
 DRIFT_RESAMPLES = 1000
 FEWEST_RECENT = 30
-"""With fewer recent scores a distance says nothing: its interval is too narrow, and no limit applies to it."""
+"""With fewer recent scores a distance says nothing: its interval is all of [0, 1], and no limit applies to it."""
 CONFIDENCE = 0.95
 
 
@@ -24,9 +24,10 @@ class Drift:
     distance: float
     """The distance in [0, 1]; 0 for equal sets. Two samples of one distribution differ too: read the interval."""
     low: float
-    """Lower end of the 95% interval of the distance between the distributions that the scores are samples of."""
+    """Lower end of the 95% interval of the distance between the distributions that the scores are samples of; 0 with
+    fewer than 30 recent ones, which show nothing."""
     high: float
-    """The upper end of the 95% interval."""
+    """The upper end of the 95% interval; 1 with fewer than 30 recent scores."""
     n_fitted: int
     """The number of labeled answers that were compared."""
     n_recent: int
@@ -42,6 +43,8 @@ def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
 
     The interval is the distance plus and minus the 95% quantile of how far resampled distribution functions lie from
     the given ones (a bootstrap band, valid whether or not the distributions are equal; cautious where they differ).
+    It is all of [0, 1] for fewer than `FEWEST_RECENT` recent scores: resampled, a single one stays where it is, and its
+    band does not hold the distance of equal distributions.
     """
     if recent.size == 0:
         raise InvalidInputError("There are no recent scores to compare: all answers are empty, or there are none.")
@@ -57,6 +60,7 @@ def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
         drawn, other = (own[generator.integers(0, own.size, own.size)] for own in (first, second))
         moved[i] = np.abs(_distribution(drawn, places.size) - _distribution(other, places.size) - gap).max()
     distance, margin = float(np.abs(gap).max()), float(np.quantile(moved, CONFIDENCE))
+    margin = margin if recent.size >= FEWEST_RECENT else 1.0
     return Drift(distance, max(0.0, distance - margin), min(1.0, distance + margin), fitted.size, recent.size)
 
 
