@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -65,6 +68,21 @@ def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunComm
     [expected] = ScoredModel.from_pretrained(model, clusters=clusters, preset="paper").generate("the capital of", 4)
     assert read_lines(result.stdout)[0]["log_confidence"] == pytest.approx(expected.log_confidence)
     assert read_lines(result.stdout)[0]["preset"] == "paper"
+
+
+def test_a_file_of_questions_may_begin_with_a_byte_order_mark(semtoken: RunCommand, model: str) -> None:
+    """It was read as the beginning of the first question, which got another answer and another number."""
+    command = ("ask", "-", "--model", model, "--json", *SHORT)
+    plain, marked = (semtoken(*command, stdin=f"{mark}one\n") for mark in ("", "\ufeff"))
+    assert plain.exit_code == 0 and marked.stdout == plain.stdout
+
+
+def test_a_file_of_questions_in_another_encoding_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "semtoken", "ask", "-"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, input="Who?".encode("utf-16"), capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"Error: Standard input is no text in utf-8: save it as UTF-8.\n"
 
 
 def test_questions_from_stdin(semtoken: RunCommand, model: str, clusters: str) -> None:

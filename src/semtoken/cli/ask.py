@@ -161,8 +161,13 @@ def _read(questions: Sequence[str]) -> list[str]:
 
     given = list(questions)
     if given == ["-"]:
-        with reading_errors(Path("standard input")):
-            given = [line.strip() for line in bounded_lines(sys.stdin) if line.strip()]
+        try:
+            with reading_errors(Path("standard input")):
+                # A mark of some editors at the beginning of a file is no part of the first question.
+                lines = [line.removeprefix("\ufeff").strip() for line in bounded_lines(sys.stdin)]
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"Standard input is no text in {error.encoding}: save it as UTF-8.") from error
+        given = list(filter(None, lines))
         if not given:
             raise InvalidInputError("Standard input holds no question.")
     for number, question in enumerate(given, start=1):
