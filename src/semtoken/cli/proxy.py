@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
+
+
+WORKERS_EACH = 16
+"""The most processes for each processor: far more than there is work for."""
 
 
 def proxy(
@@ -48,6 +53,8 @@ def proxy(
     workers
         Number of processes.
     """
+    if workers > (most := WORKERS_EACH * (os.cpu_count() or 1)):
+        raise UsageError(f"{workers:,} processes are more than this machine carries: give --workers at most {most:,}.")
     from semtoken.web.callers import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
