@@ -37,6 +37,7 @@ class AuditLimits:
 
 
 NO_LIMITS = AuditLimits()
+REPEATS_FIT = "The calibrator was fitted on some or all of these labels, so they show little: label other answers."
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class AnswersAudit:
     drift: Drift
     models: Mapping[str, int]
     """The number of answers of each model, as far as they name it."""
+    repeats_fit: bool = False
+    """Whether labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
 
     @property
     def is_measured(self) -> bool:
@@ -90,6 +93,8 @@ class AnswersAudit:
         if threshold is not None and self.seen is not None:
             about = f"{threshold.claim.kind.among} {self.seen}."
             yield f"Accepted {self.n_accepted:,} of {self.n_labeled:,} labeled answers. {about}"
+        if self.repeats_fit:
+            yield REPEATS_FIT
         if self.models_sentence:
             yield self.models_sentence
         yield (
@@ -107,7 +112,7 @@ class AnswersAudit:
         counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
         against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
         of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
-        return {**counts, **against, **of_models, **asdict(self.drift)}
+        return {**counts, **against, "repeats_fit": self.repeats_fit, **of_models, **asdict(self.drift)}
 
 
 def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level: float = LEVEL) -> AnswersAudit:
@@ -125,4 +130,5 @@ def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level
     passed = threshold.accepts(labeled)
     seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
     [verdict] = judge([(threshold.claim, seen)], level)
-    return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, drift, models)
+    repeats = calibrator.was_fitted_on(labeled)
+    return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, drift, models, repeats)

@@ -338,7 +338,7 @@ class Calibrator:
             raise InvalidInputError("All answers are empty, so there is no probability to compare with a label.")
         self.fingerprint.require_same(fingerprint_of(scored))
         groups = _question_numbers(scored, prompts, method)
-        if seen := self._fitted_on(answers, identities(scored, prompts)):
+        if seen := self._fitted_on(answers.log_confidence, identities(scored, prompts)):
             _require_folds(answers)
             probabilities, base = cross_validated(answers, self.method, groups=groups, seed=seed)
         else:
@@ -348,13 +348,21 @@ class Calibrator:
             )
         return measures.report(probabilities, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
 
-    def _fitted_on(self, answers: LabeledScores, known: Sequence[str]) -> bool:
+    def was_fitted_on(self, scored: Any) -> bool:
+        """Whether more of these answers are among those of the fit than by chance, as `report` knows them.
+
+        The answers are those that `fit` takes, without labels. `InvalidInputError` if one has no score.
+        """
+        scores = log_confidences(scored, self.fingerprint.method)
+        return self._fitted_on(scores[np.isfinite(scores)], identities(scored))
+
+    def _fitted_on(self, log_scores: FloatArray, known: Sequence[str]) -> bool:
         """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
         if known and self.labeled:
             return len(set(known) & set(self.labeled)) > CHANCE_REPEATS * len(known)
         # Scores of the same answers differ a little with precision and batch, so they are compared in order, not as a
         # set.
-        scores = np.sort(answers.log_confidence)
+        scores = np.sort(log_scores)
         return scores.size == self.n and bool(np.allclose(scores, self.scores, rtol=ALIKE, atol=ALIKE))
 
     def drift(self, scores: Any, *, seed: int = 0) -> Drift:
