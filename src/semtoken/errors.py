@@ -20,6 +20,8 @@ Errors about arguments are also `ValueError`, so an ordinary `except` works. The
 
 from __future__ import annotations
 
+LABEL_ON_PAGE = "Label its answers in the view Review of the page, which `serve` and `proxy` show with --journal."
+"""Advice for a journal whose answers need labels."""
 HOW_TO_SCORE = (
     "Score prompts or questions with `semtoken score FILE -o scored.jsonl`, "
     "replies of a server with `semtoken check FILE -o scored.jsonl`."

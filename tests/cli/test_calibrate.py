@@ -7,8 +7,10 @@ import json
 import math
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -399,6 +401,13 @@ def test_labeled_answers_are_a_fair_sample(scores: list[float]) -> None:
     assert label_order(scores, 5) == label_order(scores, 5)
 
 
+def test_a_journal_is_labeled_on_the_page(semtoken: RunCommand, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+        journal.execute("create table entries (id)")
+    refused = semtoken("label", tmp_path / "journal.db")
+    assert refused.exit_code != 0 and "is a journal. Label its answers in the view Review" in refused.stderr
+
+
 # --- drift -----------------------------------------------------------------------------------------------------------
 
 
@@ -424,6 +433,18 @@ def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path
     assert_told(semtoken("audit", same, "--calibrator", tmp_path / "nowhere"), "calibrator", status=2)
     unscored = write_lines(tmp_path / "u.jsonl", [{"question": "?"}])
     assert_told(semtoken("audit", unscored, "--calibrator", tmp_path / "made"), "log_confidence", status=2)
+
+
+def test_an_audit_by_the_labels_of_the_fit_says_so(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(300)
+    made = fitted(tmp_path / "made", rows)
+    own = write_lines(tmp_path / "own.jsonl", rows[:200])
+    others = [row | {"question": f"How much is {row['id']}?"} for row in answers(200, seed=7)]
+    newer = write_lines(tmp_path / "newer.jsonl", others)
+    for file, repeats in ((own, True), (newer, False)):
+        assert ("label other answers" in semtoken("audit", file, "--calibrator", made).stdout) is repeats
+        found = json.loads(semtoken("audit", file, "--calibrator", made, "--json").stdout)
+        assert found["repeats_fit"] is repeats
 
 
 def test_an_audit_names_the_models_of_a_file_that_are_not_the_calibrators(semtoken: RunCommand, tmp_path: Path) -> None:

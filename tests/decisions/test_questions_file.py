@@ -35,3 +35,9 @@ def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_pat
     with pytest.raises(InvalidInputError) as caught:
         read_questions(tmp_path / "questions.yaml")
     assert re.search(said, str(caught.value))
+
+
+def test_items_in_the_place_of_questions_are_known_as_such(tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text('{"state": "Late."}\n', encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="holds items, not questions: the file of questions comes first"):
+        read_questions(tmp_path / "items.jsonl")

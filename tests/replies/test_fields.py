@@ -138,6 +138,8 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     rows = decided(folder, made, "--schema", folder / "paid.json")
     assert {row["decision"] for row in rows} == {"accept", "check"}
     applied = CalibratorInUse.load(folder / "calibrator")
+    refused = invoke(["check", str(folder / "replies.jsonl"), "--calibrator", str(folder / "calibrator")])
+    assert refused.exit_code == 2 and "give the --schema" in refused.stderr
     [answer] = st.score_reply(made(0.5))
     with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
@@ -173,7 +175,7 @@ def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [("[1]", "no JSON Schema"), ("{", "is no JSON"), (None, "cannot be read")]
+    ("content", "told"), [("[1]", "no JSON Schema"), ("{", r"schema\.json is not JSON: "), (None, "cannot be read")]
 )
 def test_what_is_no_schema_is_refused(tmp_path: Path, content: Any, told: str) -> None:
     path = tmp_path / "schema.json"

@@ -185,14 +185,17 @@ def _settings(
     from semtoken.core.given_tokens import as_tokens
     from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.replies.checking.answers import CheckSettings
-    from semtoken.replies.checking.fields import read_schema
+    from semtoken.replies.checking.fields import are_of_fields, read_schema
 
     if calibrator is not None and by_kind([calibrator])[0] is None:
         raise UsageError(f"{calibrator} is a calibrator of typed questions, and these are answers in text.")
+    applied = None if calibrator is None else CalibratorInUse.load(calibrator)
+    if applied is not None and schema is None and are_of_fields(applied.calibrator.fingerprint.signature):
+        raise UsageError(f"{calibrator} is a calibrator of JSON fields: give the --schema that names them.")
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
     return CheckSettings(
         format=format,
-        calibrator=None if calibrator is None else CalibratorInUse.load(calibrator),
+        calibrator=applied,
         schema=None if schema is None else read_schema(schema),
         keep_tokens=keep_tokens,
         distribution=endpoint.distribution or None,

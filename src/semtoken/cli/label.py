@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semtoken.cli.console import err, out, say, tell
+from semtoken.cli.journals import is_journal
 from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import Limit, ToLines
+from semtoken.errors import LABEL_ON_PAGE, InvalidInputError
 
 if TYPE_CHECKING:
     from semtoken.guarantees.answer_records import AnswerRecord
@@ -45,6 +47,8 @@ def label(
     from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
     from semtoken.support.files.safe_files import locked
 
+    if is_journal(str(file)):
+        raise InvalidInputError(f"{file} is a journal. {LABEL_ON_PAGE}")
     target = output or beside(file, ".labeled.jsonl")
     given = read_answers(file)
     require_scores(given)

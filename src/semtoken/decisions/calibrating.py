@@ -181,7 +181,7 @@ class DecisionCalibrator:
         fitted = cls({key: CalibratedQuestion.fit(own, **levels) for key, own in by_question.items()}, model)
         # One side may well lack labels: it abstains, and the other one is of use.
         if not any(side.calibrator for side in fitted.sides):
-            why = "; ".join(f"{side.what}: {side.refusal}" for side in fitted.sides)
+            why = " ".join(f"{side.what}: {side.refusal}" for side in fitted.sides)
             raise InvalidInputError(f"Nothing can be fitted. {why or NO_LABEL}")
         return fitted
 

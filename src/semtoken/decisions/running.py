@@ -30,6 +30,8 @@ from semtoken.support.files.texts import read_yaml
 
 def read_questions(path: Path) -> dict[str, Question]:
     """Read questions by name from a YAML or JSON file; `InvalidInputError` if it cannot be read or holds none."""
+    if are_items(path):
+        raise InvalidInputError(f"{path} holds items, not questions: the file of questions comes first.")
     questions = read_yaml(path)
     if not isinstance(questions, dict) or not questions:
         raise InvalidInputError(f"{path} must hold questions by their names.")

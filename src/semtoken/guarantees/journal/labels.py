@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
-from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.errors import LABEL_ON_PAGE, InvalidInputError, SemtokenError
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import answer_of, verdict
@@ -227,10 +227,7 @@ def sampled_answers(journal: Journal) -> list[AnswerRecord]:
     """
     labeled = [entry for entry in labeled_sample(journal) if entry.correct is not None]
     if not labeled:
-        raise InvalidInputError(
-            "The random sample of this journal has no labels yet. Label answers in the Review view of the page, which "
-            "`serve` and `proxy` show with --journal."
-        )
+        raise InvalidInputError(f"The random sample of this journal has no labels yet. {LABEL_ON_PAGE}")
     kind = ("signature", "distribution", "method", "k")
     newest = labeled[-1].row
     alike = [entry for entry in labeled if all(entry.row[name] == newest[name] for name in kind)]

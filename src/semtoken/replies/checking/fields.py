@@ -36,13 +36,18 @@ SIGNATURE = "field"
 """Ends the signature of a field's score, so that calibrators of answers and of fields are not taken for each other."""
 
 
+def are_of_fields(signature: str | None) -> bool:
+    """Whether scores of this signature are those of fields, and not of whole answers."""
+    return f"|{signature}".endswith(f"|{SIGNATURE}")
+
+
 def read_schema(path: Path) -> dict[str, Any]:
     """A JSON Schema from a file; `InvalidInputError` if it cannot be read or holds no JSON object."""
     data = read_file(path)
     try:
         schema = parse_json(data)
     except ValueError as error:
-        raise InvalidInputError(f"{path} is no JSON: {error}.") from error
+        raise InvalidInputError(f"{path} is {error}.") from error
     if not isinstance(schema, dict):
         raise InvalidInputError(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
     return schema
