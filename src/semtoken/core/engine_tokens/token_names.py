@@ -247,7 +247,7 @@ def _grouped(names: Sequence[K]) -> dict[K, tuple[int, ...]]:
 
 
 T = TypeVar("T")
-Name = tuple[Any, ...]
+NamingArguments = tuple[Any, ...]
 """The arguments that name a token: ids, strings, bytes, switches."""
 
 NAMES_KEPT = 2**17
@@ -256,7 +256,7 @@ LONGEST_KEPT = 100
 memory."""
 
 
-class KeptByName(dict[Name, T]):
+class KeptByName(dict[NamingArguments, T]):
     """A dictionary that computes a value for each name once and keeps it.
 
     `function` gets the parts of a name as its arguments. Names with a long string are computed each time.
@@ -266,7 +266,7 @@ class KeptByName(dict[Name, T]):
         super().__init__()
         self._function = function
 
-    def __missing__(self, name: Name) -> T:
+    def __missing__(self, name: NamingArguments) -> T:
         computed = self._function(*name)
         if not any(isinstance(part, str | bytes | tuple) and len(part) > LONGEST_KEPT for part in name):
             if len(self) >= NAMES_KEPT:

@@ -38,12 +38,10 @@ STEPS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _ReadRows:
     """Rows of a batch that were read, each the beginning of the text."""
 
     passes: Passes
-    lengths: Sequence[int]
-    """The tokens of each row."""
     cache: Any
     """Keys and values of all rows; whoever goes on from a repeatable one takes a copy."""
     gaps: list[float]
@@ -172,31 +170,31 @@ class _Prover:
     def _equal(self, logits: torch.Tensor, places: Sequence[int]) -> bool:
         return max(self._differences(logits, places)) <= self.tolerance
 
-    def _read(self, passes: Passes, lengths: Sequence[int], new: int, keep: int, cache: Any = None) -> _Rows:
+    def _read(self, passes: Passes, lengths: Sequence[int], new: int, keep: int, cache: Any = None) -> _ReadRows:
         """Read the `new` last columns of rows of the text in one pass, and look at the last `keep` tokens of each."""
         batch = pad([self.ids[:length] for length in lengths], self.padding, left=True)
         output = passes.rows(batch.ids[:, -new:], mask=batch.mask, cache=cache, keep=keep)
         self.read += len(lengths) * new
         each = zip(output.logits[:, -keep:], lengths, strict=True)
         gaps = [max(self._differences(logits, range(length - keep, length))) for logits, length in each]
-        return _Rows(passes, lengths, cache_of(output), gaps)
+        return _ReadRows(passes, cache_of(output), gaps)
 
     @cached_property
-    def first(self) -> _Rows:
+    def first(self) -> _ReadRows:
         """Two and four tokens in one padded batch: with the arguments that the model takes, without any if more rows
         are equal then.
         """
         loosest = self._rounding(float("inf"))
 
-        def equal(rows: _Rows) -> int:
+        def equal(rows: _ReadRows) -> int:
             return sum(gap <= loosest for gap in rows.gaps)
 
-        failed = _Rows(Passes(self.model), (2, 4), None, [float("inf")] * 2)
+        failed = _ReadRows(Passes(self.model), None, [float("inf")] * 2)
         taken = (ARGUMENTS, frozenset({"position_ids"}), frozenset({"logits_to_keep"}))
         given = next(filter(None, map(self._first_with, taken)), failed)
         return given if equal(given) == 2 else max(given, self._first_with(frozenset()) or failed, key=equal)
 
-    def _first_with(self, takes: frozenset[str]) -> _Rows | None:
+    def _first_with(self, takes: frozenset[str]) -> _ReadRows | None:
         try:
             return self._read(Passes(self.model, takes), (2, 4), new=4, keep=1)
         except Exception:  # a model of others raises what it likes at an argument it does not know
@@ -213,16 +211,16 @@ class _Prover:
                 "dynamic quantization."
             )
 
-    def _further(self) -> _Rows:
+    def _further(self) -> _ReadRows:
         """Two tokens more for both rows; without a cache where the model gives none, or cannot go on from it."""
         first = self.first
         if first.cache is not None:
             cache = copied(first.cache) if is_repeatable(first.cache) else first.cache
             with suppress(Exception):  # as in `_first_with`
                 return self._read(first.passes, (4, 6), new=2, keep=2, cache=cache)
-        return _Rows(first.passes, (4, 6), None, [first.gaps[0], float("inf")])
+        return _ReadRows(first.passes, None, [first.gaps[0], float("inf")])
 
-    def _joins(self, further: _Rows) -> bool:
+    def _joins(self, further: _ReadRows) -> bool:
         """Whether rows of the caches of both passes go on together."""
         cache = joined_caches([(further.cache, [0, 1]), (copied(self.first.cache), [0])], 6)
         together = self._read(further.passes, (5, 7, 3), new=1, keep=1, cache=cache)
