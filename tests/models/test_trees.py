@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,16 @@ def run(steps: Any, most: int | None) -> Any:
         return end.value
 
 
+def assert_plain(
+    backend: TransformersBackend, texts: Sequence[tuple[int, ...]], seen: Mapping[int, torch.Tensor]
+) -> None:
+    """The logits of every text are those of a pass of its own."""
+    for number, text in enumerate(texts):
+        with torch.no_grad():
+            expected = backend.model(torch.tensor([text])).logits[0, -1]
+        np.testing.assert_allclose(seen[number].numpy(), expected.numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("nodes", [2, 512])
 @pytest.mark.parametrize("most", [None, 1, 3])
 @pytest.mark.parametrize("start", [(), (40, 41, 42, 43)])
@@ -48,10 +59,15 @@ def test_every_text_has_the_logits_of_a_plain_pass(
         with passes_of(backend.model) as passes:
             behind = run(backend.read_ends(texts, seen.__setitem__, behind), most)
         assert max(tokens for _, tokens in passes) <= (most or 512)
-        for number, text in enumerate(texts):
-            with torch.no_grad():
-                expected = backend.model(torch.tensor([text])).logits[0, -1]
-            np.testing.assert_allclose(seen[number].numpy(), expected.numpy(), atol=1e-5)
+        assert_plain(backend, texts, seen)
+
+
+def test_a_text_that_was_read_before_has_its_logits_too() -> None:
+    backend, seen = proved(), dict[int, torch.Tensor]()
+    behind = run(backend.read_ends(ASKED, lambda number, row: None), None)
+    texts = [(*ASKED[2], 11), ASKED[0][:3]]  # the second is the beginning of three
+    run(backend.read_ends(texts, seen.__setitem__, behind), None)
+    assert_plain(backend, texts, seen)
 
 
 def test_what_was_read_is_not_read_again_where_texts_go_on_from_it() -> None:

@@ -98,6 +98,11 @@ class ReadTexts:
     cache: Any
     """Keys and values of trunk and tree."""
 
+    def has(self, text: Sequence[int]) -> bool:
+        """Whether all of a text that begins with the trunk was read: the logits behind it are not kept."""
+        tail = tuple(text[len(self.trunk) :])
+        return any(read[: len(tail)] == tail for read in self.tails)
+
 
 @torch.inference_mode()
 def read_ends(
@@ -108,12 +113,12 @@ def read_ends(
     behind: ReadTexts | None = None,
 ) -> Generator[int, int | None, ReadTexts]:
     """Read texts in as few passes as possible; `take` gets the number of each, and the logits [columns] behind it.
-    Those that were read before (`behind`) are not read again where the texts go on from them.
+    Those that were read before (`behind`) are not read again where all of the texts go on from them.
 
     The model must read trees (`TransformersBackend.reads_trees`). The generator pauses as `read_trunk` does, and gives
     what others can go on from.
     """
-    if behind is None:
+    if behind is None or any(map(behind.has, texts)):
         trunk = shared_beginning(texts)
         behind = ReadTexts(trunk, [], 0, (yield from read_trunk(passes, read_before, trunk)))
     tails, read_on = [text[len(behind.trunk) :] for text in texts], behind
