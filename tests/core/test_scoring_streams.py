@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import numpy as np
@@ -120,10 +122,23 @@ def test_an_answer_that_lacks_a_refused_step_has_no_score(refused: Any) -> None:
     step = (1, {1: -0.1, 2: -3.0})
     stream = LogprobsStream(worked.vocabulary())
     stream.add(step)
-    for again in (lambda: stream.add(refused), lambda: stream.add(step), stream.finish):
-        with pytest.raises(SemtokenError) as caught:
+    with pytest.raises(SemtokenError) as first:
+        stream.add(refused)
+    for again in (lambda: stream.add(step), stream.finish):
+        with pytest.raises(type(first.value), match=re.escape(str(first.value))):
             again()
-    assert str(caught.value) and caught.value is stream._refused
+
+
+@pytest.mark.parametrize(("number", "token"), [(math.nan, 1), (-math.inf, 1), (0.0, 10**6)])
+def test_an_answer_that_lacks_a_refused_row_has_no_score(number: float, token: int) -> None:
+    vocabulary = worked.vocabulary()
+    stream, row = LogitsStream(vocabulary), np.linspace(0.0, 1.0, vocabulary.size)
+    stream.add(row, 1)
+    with pytest.raises(SemtokenError) as first:
+        stream.add(np.full(vocabulary.size, number), token)
+    for again in (lambda: stream.add(row, 1), stream.finish):
+        with pytest.raises(type(first.value), match=re.escape(str(first.value))):
+            again()
 
 
 def test_a_stream_records_a_distribution_that_there_is() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, get_args
 
 from semtoken.choices import Equality, Preset
@@ -111,11 +112,36 @@ def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabula
     vocabulary.check_ids(ids)
 
 
+class _Intake:
+    """Takes in the steps of a stream. One that is refused is missing from the answer: nothing can be scored from then
+    on, and its error is raised again.
+    """
+
+    def __init__(self) -> None:
+        self._refused: SemtokenError | None = None
+
+    def require_whole(self) -> None:
+        """Raise the error of the step that was refused, if one was."""
+        if self._refused is not None:
+            raise self._refused
+
+    @contextmanager
+    def next_step(self) -> Iterator[None]:
+        """Remember the error of the step that is taken in here, if it is refused."""
+        self.require_whole()
+        try:
+            yield
+        except SemtokenError as error:
+            self._refused = error
+            raise
+
+
 class LogitsStream:
     """An unfinished answer scored from all logits, the streaming form of `score_logits`.
 
     `add` each step as it is decoded, and `finish` at the end: both ways give the same score. It takes the vocabulary,
-    the preset and the equality that `score_logits` takes, and raises what that raises.
+    the preset and the equality that `score_logits` takes, and raises what that raises. A step that is refused is
+    missing from the answer, so that nothing can be scored from then on: `add` and `finish` raise the error again.
     """
 
     def __init__(
@@ -123,6 +149,7 @@ class LogitsStream:
     ) -> None:
         rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules))
+        self._intake = _Intake()
 
     def add(self, logits: Any, token: int) -> Running:
         """Add the next step.
@@ -144,14 +171,18 @@ class LogitsStream:
         InvalidLogits, VocabularyMismatch, VocabularyError
             As in `score_logits`.
         """
-        rows = as_rows(logits)[None]
-        vocabulary = self._answer.scorer.vocabulary
-        check_shape(tuple(rows.shape), [token], vocabulary)
-        self._answer.add_row(rows, 0, token)
+        with self._intake.next_step():
+            rows = as_rows(logits)[None]
+            check_shape(tuple(rows.shape), [token], self._answer.scorer.vocabulary)
+            self._answer.add_row(rows, 0, token)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "raw") -> ScoredAnswer:
-        """The score of the answer, once it is complete. `distribution` is recorded in it, as by `score_logits`."""
+        """The score of the answer, once it is complete. `distribution` is recorded in it, as by `score_logits`.
+
+        `InvalidInputError` if there is no such distribution.
+        """
+        self._intake.require_whole()
         one_of("distribution", distribution, get_args(Distribution))
         return self._answer.finish(distribution)
 
@@ -254,7 +285,8 @@ class LogprobsStream:
     """An unfinished answer scored from the k best tokens of each step, the streaming form of `score_logprobs`.
 
     `add` each step as it arrives, and `finish` at the end: both ways give the same score. It takes the vocabulary, the
-    preset and the equality that `score_logprobs` takes, and raises what that raises.
+    preset and the equality that `score_logprobs` takes, and raises what that raises. A step that is refused is missing
+    from the answer, so that nothing can be scored from then on: `add` and `finish` raise the error again.
     """
 
     def __init__(
@@ -263,28 +295,21 @@ class LogprobsStream:
         rules = as_rules(preset, equality)
         self._answer = GrowingAnswer(scorer_for(tokens_or_none(vocabulary, rules), rules))
         self._last: TopStep | None = None
-        self._refused: SemtokenError | None = None
+        self._intake = _Intake()
 
     def add(self, step: Any) -> Running:
         """Add the next step, in any form that `score_logprobs` reads.
 
         Returns the score of the answer so far, with bounds on what later tokens can still make of it. The errors are
-        those of `score_logprobs`. A step that is refused is missing from the answer, so that nothing can be scored from
-        then on: `add` and `finish` raise the error again.
+        those of `score_logprobs`.
         """
-        if self._refused is not None:
-            raise self._refused
-        try:
+        with self._intake.next_step():
             [self._last] = as_scored(as_top_steps([step]), self._last)
             self._answer.add(self._last)
-        except SemtokenError as error:
-            self._refused = error
-            raise
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredAnswer:
         """The score of the answer, once it is complete. The arguments and errors are those of `score_logprobs`."""
-        if self._refused is not None:
-            raise self._refused
+        self._intake.require_whole()
         one_of("distribution", distribution, get_args(Distribution))
         return self._answer.finish(distribution, proxy_for=proxy_for)
