@@ -16,11 +16,11 @@ from semtoken.choices import Preset
 from semtoken.core.growing import GrowingAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
-from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits, SemtokenError, VocabularyMismatch
 from semtoken.replies import read_reply
 from semtoken.replies.score import score_choice
 from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
-from tests.replies.made import chat_reply, entry
+from tests.replies.made import chat_reply, entry, listed
 from tests.replies.recorded import clusters, recording
 from tests.rows import each
 
@@ -191,3 +191,15 @@ def test_an_answer_that_came_piece_by_piece_is_finished_only_if_it_holds_what_th
     written.add(*part.steps)
     scored = score_choice(choice, scorer, "raw", written=written)
     assert scored.log_probability == pytest.approx(-0.1) and scored == score_choice(choice, scorer, "raw")
+
+
+def test_an_answer_that_refused_a_step_as_it_came_is_not_finished() -> None:
+    """The refused token is a blank, so that the text of the other steps is that of the message."""
+    scorer, blank = scorer_for(None, ScoringRules()), listed("\n", -0.1, (" ", -0.1))
+    [choice] = read_reply(chat_reply("Oslo\n", [entry("Oslo", -0.1), blank])).choices
+    written = GrowingAnswer(scorer)
+    written.add(choice.segments[0].steps[0])
+    with pytest.raises(InvalidLogits, match=r"add up to 1\.81"):
+        written.add(choice.segments[0].steps[1])
+    with pytest.raises(InvalidLogits, match=r"add up to 1\.81"):
+        score_choice(choice, scorer, "raw", written=written)

@@ -168,7 +168,7 @@ class Alike(NamedTuple):
     many: bool = False
     """True if any number of tokens that are not listed may be spelled so, too."""
     namesakes: bool = True
-    """True if another token of the chosen one's name surely is."""
+    """True if another token that has the chosen one's name is surely spelled so."""
 
 
 class MeantStep(NamedTuple):
@@ -239,7 +239,7 @@ class ListReader:
         self.copied: list[int] = []
         """The steps whose lists are copies of the list before, and are not used."""
         self.came: list[TopStep] = []
-        """The steps as they came."""
+        """The steps that were read, as they came."""
         self._given: list[TopStep] = []
         """The steps, without such lists."""
         self._ended_by: tuple[TopToken, int] | None = None
@@ -262,9 +262,10 @@ class ListReader:
                     check_number(token, number)
         self.precision.add(numbers)
         self.copied += compress(count(position), map(is_not, own_lists, steps))
-        self.came += steps
         self._given += own_lists
-        return self._read()
+        first = self._read()
+        self.came += steps
+        return first
 
     def _read(self) -> int:
         """Read the steps that are given and have not been read; returns the number of the first one that was."""
