@@ -168,6 +168,11 @@ def test_a_chosen_special_token_is_refused_by_a_vocabulary_without_one(name: str
         score_logprobs([step(token(0.6, name), token(0.2, "Rome"))], CITIES)
 
 
+def test_a_chosen_token_without_any_name_may_be_every_token_of_the_vocabulary() -> None:
+    with pytest.raises(InvalidInputError, match=f"step 0, without a name, may be any of {SIZE} tokens"):
+        score_logprobs([{"logprob": -0.1, "top_logprobs": []}], VOCABULARY)
+
+
 def test_the_only_token_that_is_printed_as_nothing_is_meant_by_an_empty_name() -> None:
     ended = score_logprobs(
         [step(token(0.6, "Oslo")), step(token(0.6, ""), token(0.2, "Rome"))], words("Oslo", "", "Rome")

@@ -17,6 +17,7 @@ from semtoken.core.engine_tokens.checked_list import (
 )
 from semtoken.core.engine_tokens.token_names import NameMatches, TokenNames, ends_character, token_names
 from semtoken.core.engine_tokens.top_steps import (
+    NAMELESS,
     STAND_INS,
     Entry,
     Name,
@@ -138,11 +139,11 @@ class KnownNames(Names):
         if meant.any_special and not any(entry.name[0] in candidates for entry in entries[1:]):
             return candidates  # if special tokens were listed by id, one of them might be the chosen one
         token = _token(entries[0])
-        if not candidates:
+        if not candidates and entries[0].name != NAMELESS:
             raise not_in_vocabulary(token, position)
         raise InvalidInputError(
-            f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
-            f"vocabulary. {ASK_FOR_IDS}"
+            f"The token chosen at step {position}, {token.name}, may be any of {len(candidates) or self.size} tokens "
+            f"of the vocabulary. {ASK_FOR_IDS}"
         )
 
     def is_blank(self, token: int) -> bool:

@@ -110,7 +110,9 @@ class TopToken(NamedTuple):
         """The token as messages show it."""
         if self.text is not None:
             return repr(self.text)
-        return f"id {self.id}" if self.id is not None else repr(self.bytes)
+        if self.id is not None:
+            return f"id {self.id}"
+        return "without a name" if self.bytes is None else repr(self.bytes)
 
 
 class TopStep:
