@@ -27,7 +27,7 @@ VOCABULARY = Vocabulary(
 )
 VALUES = ("1", "17.5", "-7", "71e1", '"Oslo"', '""', '"17"', "true", "null", "[1,7]", '["Oslo"]', "[17,\n1]")
 SAID = (*(f'{{"a":{value},"b":{other}\n}}' for value in VALUES for other in VALUES[::3]), "The Rome is 17.5%. ", "-7")
-RULES = tuple(ScoringRules(**switches) for switches in ({}, {"preset": "paper"}, {"equality": "exact"}))  # type: ignore[arg-type]
+RULES = (ScoringRules(), ScoringRules("paper"), ScoringRules(equality="exact"))
 KINDS: tuple[Any, ...] = ("word", "sentence", "number", "field")
 """Parts of prose come first, which are found in an answer whose tokens nobody has asked for yet."""
 
