@@ -137,6 +137,8 @@ def test_files_that_are_of_no_use(semtoken: RunCommand, tmp_path: Path, content:
 
 def test_an_unknown_format(semtoken: RunCommand, saved: Path) -> None:
     assert_told(semtoken(*COMMAND, saved, "--format", "gpt"), "There is no format 'gpt'")
+    # An option that is wrong is no fault of the replies.
+    assert "can be scored" not in semtoken(*COMMAND, saved, "--format", "gpt").stderr
 
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\x00"

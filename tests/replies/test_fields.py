@@ -137,6 +137,8 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     (folder / "paid.json").write_text(json.dumps(schema), encoding="utf-8")
     rows = decided(folder, made, "--schema", folder / "paid.json")
     assert {row["decision"] for row in rows} == {"accept", "check"}
+    (folder / "mine.csv").write_text("document,path,value\na,/paid,true\n", encoding="utf-8")
+    assert "is for `semtoken label`" in invoke(["check", str(folder / "mine.csv")]).stderr
     applied = CalibratorInUse.load(folder / "calibrator")
     refused = invoke(["check", str(folder / "replies.jsonl"), "--calibrator", str(folder / "calibrator")])
     assert refused.exit_code == 2 and "give the --schema" in refused.stderr

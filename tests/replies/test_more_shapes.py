@@ -207,6 +207,10 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"text": "Oslo", "segments": [{"text": "Oslo", "avg_logprob": -0.2}]}, "averages of segments"),
         ({"type": "message", "stop_reason": "end_turn", "stop_sequence": None}, "Anthropic"),
         ({"generation": "Oslo", "stop_reason": "stop"}, "no reply that semtoken understands"),
+        (
+            {"message": {"role": "assistant"}, "raw": None, "logprobs": [[{"token": "Oslo", "logprob": -0.1}]]},
+            "LlamaIndex",
+        ),
         ({"model_name": "ensemble", "output_log_probs": [0.0], "text_output": "Oslo"}, "Triton"),
         ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
         ({"detail": "Not Found"}, "report of an error"),

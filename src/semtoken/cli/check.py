@@ -92,6 +92,7 @@ def check(
     from semtoken.guarantees.answer_records import are_scored
     from semtoken.replies.checking.finding import OpenedReplies
     from semtoken.replies.checking.tables import field_table
+    from semtoken.replies.formats.registry import format_named
 
     of_replies: dict[str, object] = {
         "--tokenizer": tokenizer,
@@ -112,6 +113,8 @@ def check(
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
         _write_scored([Path(path) for path in paths], output, calibrator)
         return
+    if format is not None:
+        format_named(format)
     replies = OpenedReplies(paths)
     if replies.first is not None and is_decision(replies.first):
         refuse_useless(of_replies, "on replies to typed questions")

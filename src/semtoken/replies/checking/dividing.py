@@ -23,6 +23,7 @@ from semtoken.support.plain_values import json_or_none
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
 """The first bytes of compressed files that are not read."""
+TABLE = "It is a table, and a reply is JSON. A table of fields, as this command writes it, is for `semtoken label`."
 _END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
 
 
@@ -115,7 +116,7 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if any(line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines):
         yield from _of_lines(where, name, (line.encode() for line in lines))
     else:  # a note, or one reply that is broken
-        yield FoundReply(where, name, fault=NO_JSON)
+        yield FoundReply(where, name, fault=TABLE if where.lower().endswith(".csv") else NO_JSON)
 
 
 def _of_value(where: str, name: str, whole: Any) -> Iterator[FoundReply]:

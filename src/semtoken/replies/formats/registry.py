@@ -63,6 +63,13 @@ FOREIGN: Mapping[Path, str] = {
     ("outputs", 0, "token_ids"): OBJECT,
     ("token_ids",): OBJECT,
     ("promptFeedback",): "Gemini declined the prompt: there is no answer to score.",
+    (
+        "logprobs",
+        0,
+        0,
+        "logprob",
+    ): "This is LlamaIndex's form, which lists the best tokens of each step and not which of "
+    "them were written: save `response.raw` too, which holds the reply of the server.",
     ("completion_message",): "This is Llama Stack's form, which lists numbers by token under `logprobs_by_token`: ask "
     "its endpoint that is compatible with OpenAI's.",
     ("resps",): "This is a sample of lm-eval (EleutherAI's harness): it holds sums of given options and no tokens.",
