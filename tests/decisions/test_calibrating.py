@@ -265,7 +265,7 @@ def test_a_side_that_guarantees_nothing_is_given_as_the_reason() -> None:
 def test_decisions_are_about_answers() -> None:
     fitted, [record] = DecisionCalibrator.fit(world(300, 1)), world(1, 2)
     for given in (None, record, 5, [record.answer]):
-        with pytest.raises(InvalidInputError, match="'answer' must be a Answer"):
+        with pytest.raises(InvalidInputError, match="'answer' must be an Answer"):
             fitted.decide(given)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="'options' must be"):
         fitted.decide(record.answer, 5)  # type: ignore[arg-type]

@@ -240,6 +240,13 @@ def test_a_run_does_not_go_on_with_answers_of_another_model_calibrator_or_label(
         for go_on in (job.check, partial(job.run, answering())):
             with pytest.raises(InvalidInputError, match=f"line 1: {said}"):
                 go_on()
+    unnamed = job_of(tmp_path, 3, "unnamed.jsonl")
+    assert unnamed.run(answering()) == 3
+    with pytest.raises(InvalidInputError, match="'answered_by' is missing, so nothing says that 'small' gave"):
+        replace(unnamed, answered_by="small").check()
+    named = [line | {"answered_by": "small"} for line in read_lines(unnamed.target)]
+    write_lines(unnamed.target, named)
+    replace(unnamed, answered_by="small").check()
     write_lines(plain.source, [{"state": "0"}, {"state": "1", "labels": {"late": True}}, {"state": "2"}])
     with pytest.raises(InvalidInputError, match="line 2: the field 'labels' was missing, now"):
         plain.check()

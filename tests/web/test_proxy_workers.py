@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from semtoken import TokenClusters
 from semtoken.web.running import is_one_of_several, listen, tell_the_others
 from tests.web.asking import CHAT, final_figure, post, without_block
 from tests.web.servers import raw_upstream, silent, streamed, wait_until
-from tests.web.test_proxy_load import proxy_process, stream_of, unasked
+from tests.web.test_proxy_load import SEMTOKEN, proxy_process, stream_of, unasked
 
 
 def children_of(process: int) -> set[int]:
@@ -76,6 +77,21 @@ def test_they_end_with_the_process_that_started_them(almanac_clusters: TokenClus
         wait_until(lambda: not any(map(command_of, started)), 20)
         assert running.exception() is not None or running.result().status_code >= 500
         listen("127.0.0.1", int(url.rpartition(":")[2])).close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_a_signal_that_comes_while_they_start_ends_all_of_them() -> None:
+    """It waited until the last of them took requests, which takes some seconds."""
+    command = [*SEMTOKEN, "proxy", "--base-url", "http://127.0.0.1:9", "--port", "0", "--workers", "8"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: len(workers_of(process.pid)) == 8, 60)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=30)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 0 and "semtoken proxy at" not in said
 
 
 def command_of(process: int) -> str:

@@ -53,13 +53,13 @@ def proxy(
     workers
         Number of processes.
     """
-    if workers > (most := WORKERS_EACH * (os.cpu_count() or 1)):
-        raise UsageError(f"{workers:,} processes are more than this machine carries: give --workers at most {most:,}.")
     from semtoken.web.callers import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 
+    if workers > (most := WORKERS_EACH * (os.cpu_count() or 1)):
+        raise UsageError(f"{workers:,} processes are more than this machine carries: give --workers at most {most:,}.")
     settings = in_use.settings
     endpoint, limits = settings.endpoint, settings.limits
     server = named_server(base_url, None, in_use, variable=True)

@@ -45,7 +45,7 @@ def ask_again(
 
     `source` has lines with `state` and `labels`. Answers that are in `target` are kept; those to variants are written
     beside it: about the first `most` items, `reworded` questions (same names and options), and choices with their
-    options turned by half. `answered_by` names the server: with answers of another one nothing goes on.
+    options turned by half. `answered_by` names the server; answers of another one are refused.
     `InvalidInputError` if the calibrator does not know its questions, or holds two of one name or several ways of
     reading; `BackendError` if the server gives no answers.
     """

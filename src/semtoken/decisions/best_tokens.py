@@ -1,4 +1,4 @@
-"""How probable the options of a question are by the lists of best tokens that a server gives with its answer.
+"""The probabilities of options by the lists of best tokens that a server gives with its answer.
 
 Tokens are known there by their spelling alone, so an option's mass is an interval. What the lists name counts on both
 ends, what they leave out and what the model might have gone on to say counts at the upper end only. Each list is read,

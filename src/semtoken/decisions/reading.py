@@ -1,4 +1,4 @@
-"""How probable the options are after their prompts, read with a model in this process.
+"""The probabilities of options after their prompts, read with a model in this process.
 
 A transformers model reads all prompts as one tree, and goes on from it; other engines read each text as a prompt with a
 reply.
@@ -88,7 +88,7 @@ def _masses_of_group(
 def _look_in_trees(
     backend: Any, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], behind: Any
 ) -> Generator[int, int | None, tuple[list[LogMasses], Any]]:
-    """As `Look`, with a model that reads trees."""
+    """A `Look` of a model that reads trees."""
     masses: dict[int, LogMasses] = {}
 
     def take(number: int, row: Any) -> None:
@@ -101,7 +101,7 @@ def _look_in_trees(
 def _look_in_replies(
     backend: Backend, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], _: None
 ) -> Generator[int, int | None, tuple[list[LogMasses], None]]:
-    """As `Look`, with an engine that reads replies only: each text is given one of one token, whichever it is."""
+    """A `Look` of an engine that reads replies only: each text is given one of one token, whichever it is."""
     looked = _LookedUp(tokens)
     backend.read(texts, [[int(ids[0])] for ids in tokens], [looked], batch_size=AT_ONCE)
     yield 0

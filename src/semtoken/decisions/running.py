@@ -223,6 +223,8 @@ class DecisionJob:
         if not same or not _are_answers(written.get("answers"), asked):
             return "the answer is to another item or question, or was read in another way"
         expected = {"answered_by": None, **self._line(item, written["answers"])}
+        if self.answered_by and written.get("answered_by") is None:
+            return f"the field 'answered_by' is missing, so nothing says that {self.answered_by!r:.60} gave the answer"
         if changed := [name for name, value in expected.items() if written.get(name) != value]:
             return f"the field {changed[0]!r:.60} was {_shown(written, changed[0])}, now {_shown(expected, changed[0])}"
         if not self._has_blocks(written):

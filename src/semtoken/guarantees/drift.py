@@ -1,4 +1,4 @@
-"""How far recent scores are from those that a calibrator was fitted to."""
+"""The distance of recent scores from those that a calibrator was fitted to."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ def listed(value: Any, name: str) -> list[Any]:
 def instance(value: Any, kind: type[T], name: str) -> T:
     """Return a value that must be an object of this class."""
     if not isinstance(value, kind):
-        _refuse(name, f"a {kind.__name__}", value)
+        article = "an" if kind.__name__.startswith(tuple("AEIOU")) else "a"
+        _refuse(name, f"{article} {kind.__name__}", value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Where the thinking before an answer ends, by the marks that models put around it."""
+"""The end of the thinking before an answer, by the marks that models put around it."""
 
 from __future__ import annotations
 

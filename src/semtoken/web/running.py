@@ -25,13 +25,15 @@ require("uvicorn", extra="serve")
 
 
 import uvicorn  # noqa: E402
-from uvicorn.supervisors import Multiprocess  # noqa: E402
+from uvicorn.supervisors.multiprocess import Multiprocess, Process  # noqa: E402
 
 from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
 
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 SECONDS_TO_START = 120
+SECONDS_BETWEEN_LOOKS = 0.5
+"""Seconds between two looks whether a server that starts its processes has been sent a signal to stop."""
 FRESH_OBJECTS = 50_000  # between two collections of garbage: a token has a hundred, and none is in a cycle
 SECONDS_TO_STOP = 5
 """Seconds that a process has to stop, beyond the time that its running answers get."""
@@ -234,10 +236,21 @@ class _Workers(Multiprocess):
         self._ready = ready
 
     def init_processes(self) -> None:
-        """Start the processes, and call `ready` when all of them answer."""
+        """Start the processes, and call `ready` when all of them answer, unless a signal to stop comes before."""
         super().init_processes()
-        if all(process.wait_until_ready(SECONDS_TO_START) for process in self.processes):
+        if all(map(self._comes_to_serve, self.processes)):
             self._ready(address_of(self.sockets[0]))
+
+    def _comes_to_serve(self, process: Process) -> bool:
+        """Wait for a process; False if it ends or takes too long, or if a signal to stop has come."""
+        deadline = time.monotonic() + SECONDS_TO_START
+        # The signal stays in the queue: uvicorn takes it from there, and ends the processes.
+        while time.monotonic() < deadline and not {signal.SIGINT, signal.SIGTERM} & set(self.signal_queue):
+            if process.wait_until_ready(SECONDS_BETWEEN_LOOKS):
+                return True
+            if process.exitcode is not None:
+                return False
+        return False
 
     def handle_hup(self) -> None:
         """Pass SIGHUP on: each process loads its calibrator again, and keeps the old one if it must."""

@@ -1,4 +1,4 @@
-"""What the journal keeps of questions and answers: nothing, or texts in which what a rule names is withheld."""
+"""The texts of questions and answers in the journal: none, or those in which what a rule names is withheld."""
 
 from __future__ import annotations
 
