@@ -349,9 +349,10 @@ class Calibrator:
         return measures.report(probabilities, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
 
     def was_fitted_on(self, scored: Any) -> bool:
-        """Whether more of these answers are among those of the fit than by chance, as `report` knows them.
+        """Whether the calibrator was fitted on these answers, or on more of them than recur by chance.
 
-        The answers are those that `fit` takes, without labels. `InvalidInputError` if one has no score.
+        They are known by hashes of their texts, and by all scores together where there are no texts. `scored` is what
+        `fit` takes. `InvalidInputError` if an answer has no score.
         """
         scores = log_confidences(scored, self.fingerprint.method)
         return self._fitted_on(scores[np.isfinite(scores)], identities(scored))

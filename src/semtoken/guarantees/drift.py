@@ -24,8 +24,10 @@ class Drift:
     distance: float
     """The distance in [0, 1]; 0 for equal sets. Two samples of one distribution differ too: read the interval."""
     low: float
-    """Lower end of the 95% interval of the distance between the distributions that the scores are samples of; 0 with
-    fewer than 30 recent ones, which show nothing."""
+    """Lower end of the 95% interval of the distance between the distributions that the scores are samples of.
+
+    It is 0 with fewer than 30 recent scores, which show nothing.
+    """
     high: float
     """The upper end of the 95% interval; 1 with fewer than 30 recent scores."""
     n_fitted: int
