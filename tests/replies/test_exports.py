@@ -49,6 +49,7 @@ EXPORTS: dict[str, Any] = {
     "Vertex": {"request": ASKED, "response": {"choices": REPLY["choices"]}, "status": ""},
     "encoded twice": json.dumps(json.dumps(REPLY)),
     "lm-eval": {"doc": {"q": "?", "choices": ["Oslo", "Rome"]}, "resps": [[REPLY]]},
+    "LiteLLM": {"request_id": "r", "messages": json.dumps(ASKED["messages"]), "response": json.dumps(REPLY)},
     "MLflow": {
         "attributes": {"mlflow.spanInputs": json.dumps(ASKED), "mlflow.spanOutputs": json.dumps(REPLY)},
     },
