@@ -209,8 +209,9 @@ generation = st.Generation(
         setup=f"""{MODEL}
 import random
 from semtoken.decisions import Predicate, ReadingOptions
-from semtoken.decisions.answers import Answer, answer_values, records_of
+from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values, records_of
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
 messages = [{{"role": "user", "content": "Delete notes.txt."}}]
 [reply] = model.score(prompt, '{{"name": "delete_file", "arguments": {{"path": "notes.txt"}}}}')
