@@ -83,9 +83,9 @@ def fitted() -> Cell:
 def calibrator(**origin: Any) -> Calibrator:
     one = fitted()
     assert one.log_confidence is not None
-    known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
-    made = Calibrator.fit(one.log_confidence, one.judgements["exact"], fingerprint=known)
-    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=0.2, fingerprint=known)
+    fingerprint = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
+    made = Calibrator.fit(one.log_confidence, one.judgements["exact"], fingerprint=fingerprint)
+    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=0.2, fingerprint=fingerprint)
     return replace(made, threshold=threshold)
 
 
@@ -164,7 +164,7 @@ def test_the_table_of_probabilities_has_each_loss_before_its_interval() -> None:
         assert numbers == pytest.approx([of(found)[f"{loss}{end}"] for end in ("", "_low", "_high")], abs=6e-4)
 
 
-def test_a_probability_that_is_off_is_told() -> None:
+def test_a_probability_that_is_off_is_reported_as_such() -> None:
     one = scored(1000, seed=1, noise=True)
     right = probabilities(one)
     shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
@@ -264,22 +264,21 @@ def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
 
 
 def test_a_calibrator_is_held_against_the_answers() -> None:
-    given, fresh = calibrator(), scored(300, seed=5)
-    assert given.threshold is not None and given.threshold.uncertainty is not None
-    made = reported(fresh, calibrator=given)
-    accepted = -fresh.log_confidence <= given.threshold.uncertainty  # type: ignore[operator]
+    applied, fresh = calibrator(), scored(300, seed=5)
+    threshold, log_confidence = known(applied.threshold), known(fresh.log_confidence)
+    made = reported(fresh, calibrator=applied)
+    accepted = -log_confidence <= known(threshold.uncertainty)
     wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
-    assert first == given.threshold.statement
+    assert first == threshold.statement
     assert (
         f"It accepts {accepted.sum()} of 300 answers. Wrong among the accepted {wrong} of {accepted.sum()} (" in second
     )
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = tables_of(made)["surest_wrong"]
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
-    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, known(fresh.log_confidence), -99)))
-    assert fresh.log_confidence is not None
-    assert table.frame["Probability"].iloc[0] == f"{100 * given.predict_proba(float(fresh.log_confidence[best])):.0f}%"
+    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, log_confidence, -99)))
+    assert table.frame["Probability"].iloc[0] == f"{100 * applied.predict_proba(float(log_confidence[best])):.0f}%"
 
 
 def test_answers_of_the_fit_prove_nothing() -> None:
@@ -291,9 +290,9 @@ def test_answers_of_the_fit_prove_nothing() -> None:
     "origin", [{"signature": "k:9|preset:default|words:off"}, {"distribution": "processed"}, {"scores": "top-k"}]
 )
 def test_a_calibrator_that_does_not_belong_is_refused(origin: dict[str, str]) -> None:
-    given = calibrator(**origin)
+    applied = calibrator(**origin)
     with pytest.raises(CalibratorMismatchError, match=next(iter(origin.values())).split("|")[0]):
-        reported(scored(100, seed=2), calibrator=given)
+        reported(scored(100, seed=2), calibrator=applied)
 
 
 def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:

@@ -221,10 +221,11 @@ class _Reader:
             if step.work == "stc" and step.subject:  # a variant
                 continue
             shards = self.shards(step)
-            for shard in [] if shards is None else shards:
-                total.update(shard.seconds)
             if shards is None:
                 total[step.name] = math.nan  # type: ignore[assignment]
+                continue
+            for shard in shards:
+                total.update(shard.seconds)
         del total[IN_MODEL]  # other steps contain it
         return total
 

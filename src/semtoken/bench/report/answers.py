@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semtoken.bench.plan import OfCell
-from semtoken.bench.report.measure import STC, spoken
+from semtoken.bench.report.measure import STC, cell_titles, spoken
 from semtoken.bench.report.numbers import MISSING
 from semtoken.bench.report.probabilities import Probabilities
 from semtoken.bench.report.table import Table, frame
@@ -181,7 +181,7 @@ def answer_tables(extremes: DataFrame) -> tuple[Table, ...]:
         own = extremes[extremes.kind == kind]
         if len(own):
             rows = [_row(answer)[: len(header)] for answer in own.itertuples()]
-            texts = frame(rows, header, list(own.model + " on " + own.dataset))
+            texts = frame(rows, header, cell_titles(own))
             note = f"By the uncertainty of {own.method.iloc[0]}. {said}"
             tables.append(Table(kind, title, texts, note=note, left=2))
     return tuple(tables)

@@ -20,6 +20,7 @@ from semtoken.bench.report.measure import (
     Measured,
     MeasuredCell,
     by_value,
+    cell_titles,
     in_order,
     is_main,
     select,
@@ -200,9 +201,7 @@ def sensitivity_tests(made: Measured) -> Table | None:
     return Table(
         name="sensitivity_tests",
         title="Other clusterings next to the one that the methods use",
-        frame=frame(
-            rows, ("Clustering", "AUROC", "minus STC", ""), [f"{r.model} on {r.dataset}" for r in tests.itertuples()]
-        ),
+        frame=frame(rows, ("Clustering", "AUROC", "minus STC", ""), cell_titles(tests)),
         note=VERDICT_RULE,
     )
 

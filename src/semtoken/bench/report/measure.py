@@ -123,6 +123,11 @@ def select(rows: DataFrame, **wanted: Any) -> DataFrame:
     return rows[chosen]
 
 
+def cell_titles(rows: DataFrame) -> list[str]:
+    """The model and the data set of each row, as `OfCell.title` names them."""
+    return [OfCell(model, dataset).title for model, dataset in zip(rows.model, rows.dataset, strict=True)]
+
+
 TITLES = frozenset(method.title for method in METHODS.values())
 
 

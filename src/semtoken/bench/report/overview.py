@@ -16,6 +16,7 @@ from semtoken.bench.report.measure import (
     STC,
     Measured,
     MeasuredCell,
+    cell_titles,
     select,
     spoken,
     title_of,
@@ -207,9 +208,10 @@ def _is_reference(made: Measured, cell: MeasuredCell, setting: str) -> bool:
 
 def _verdicts(made: Measured, held: list[MeasuredCell]) -> Iterator[str]:
     """A sentence that counts the differences to the reference: lower, higher and not shown."""
-    titles = [cell.title for cell in held]
+    titles = {cell.title for cell in held}
     tests = select(made.tests, table="comparison", metric="AUROC", against=title_of(made.reference))
-    verdicts = Counter(tests.verdict[(tests.model + " on " + tests.dataset).isin(titles)])
+    own = zip(cell_titles(tests), tests.verdict, strict=True)
+    verdicts = Counter(verdict for title, verdict in own if title in titles)
     if n := verdicts.total():
         few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
         yield (

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from semtoken.bench.plan import OfCell
 from semtoken.bench.report.comparison import VERDICT_RULE, tested_texts
-from semtoken.bench.report.measure import ABLATIONS, STC, in_order, spoken, title_of
+from semtoken.bench.report.measure import ABLATIONS, STC, cell_titles, in_order, spoken, title_of
 from semtoken.bench.report.numbers import difference, estimate, metric, share
 from semtoken.bench.report.paired import SEED, PairedTests
 from semtoken.bench.report.table import Table, best_marks, frame
@@ -231,8 +231,8 @@ def risk_table(probabilities: Probabilities) -> Table:
 def _marked(
     rows: DataFrame, texts: Sequence[Sequence[str]], header: Sequence[str], marked: Sequence[str], **rest: Any
 ) -> Table:
-    """A table with the smallest values marked in every cell; `marked` names the column of `rows` behind each text."""
-    groups = list(rows.model + " on " + rows.dataset)
+    """A table with the smallest values marked in every group; `marked` names the column of `rows` behind each text."""
+    groups = cell_titles(rows)
     columns = [str(i) for i in range(len(header))]  # some have no name
     made = frame(texts, columns, groups)
     values = rows.reindex(columns=marked).set_axis(columns, axis=1).set_axis(groups)

@@ -39,7 +39,7 @@ class KeptSteps:
     def keep(self, rows: torch.Tensor, *, may_be_masked: bool) -> None:
         """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known.
 
-        `may_be_masked` asks whether tokens have no probability.
+        From a step with `may_be_masked` on, `masked` says whether some token has no probability.
         """
         self._looks_for_masks = self._looks_for_masks or may_be_masked
         fits = (rows.shape, rows.dtype, rows.device) == (self._rows.shape[1:], self._rows.dtype, self._rows.device)

@@ -37,7 +37,7 @@ class Worker:
         """Orders that the engine has, and has not ended."""
         self._closed = False
         self._ended = False
-        """The thread takes no further order."""
+        """Whether the thread takes no further order."""
         self._post: _Post | None = None
         self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
         self._thread.start()
@@ -111,7 +111,7 @@ class Worker:
     async def answers(self, inquiry: PreparedRequest) -> DecisionResponse:
         """Wait for the answers to typed questions. Cancelling the wait gives them up.
 
-        `SemtokenError` if the model cannot read the questions.
+        `SemtokenError` if the model cannot read the questions, `BackendError` after `close`.
         """
         async with aclosing(self._items(partial(DecisionOrder, inquiry=inquiry))) as items:
             answers: DecisionResponse = (await anext(items))[0]
