@@ -113,7 +113,7 @@ def check(
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
         _write_scored([Path(path) for path in paths], output, calibrator)
         return
-    if format is not None:
+    if format is not None:  # a name that there is not is no fault of the replies
         format_named(format)
     replies = OpenedReplies(paths)
     if replies.first is not None and is_decision(replies.first):

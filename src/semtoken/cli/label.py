@@ -53,7 +53,7 @@ def label(
     given = read_answers(file)
     require_scores(given)
     busy = f"Somebody else is labeling into {target}. Wait for them, or choose another output."
-    # Each writes the whole file, with the labels that were there at the beginning and his own.
+    # Each person's run writes the whole file: the labels that were there when it began, and its own.
     with locked(target.with_name(f".{target.name}.lock"), busy, remove=True):
         answers = with_earlier(given, target)
         labels = labels_of(answers)

@@ -12,8 +12,6 @@ from semtoken.errors import InvalidInputError
 
 OUTPUT, FORCE = "output", "force"
 """The parameters that name what a command writes, and that let it replace what is there, on all commands."""
-
-
 SOURCES = ("paths", "source")
 """The parameters that name files or folders as texts, since they may also be patterns, addresses or "-"."""
 
