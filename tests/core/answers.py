@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from semtoken.clustering.tokenizers import character_ranges
 from semtoken.core.parts.answers import AnswerTokens
 from semtoken.core.parts.part import Ending
+from semtoken.core.scored_token import EndProbability
 
 
 def answer_of(
@@ -15,7 +16,7 @@ def answer_of(
     meaning: Sequence[float] | None = None,
     surface: Sequence[float] | None = None,
     neutral: Sequence[bool] | None = None,
-    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] | None = None,
+    endings: Mapping[Ending, Mapping[int, EndProbability]] | None = None,
     forced: Sequence[bool] | None = None,
 ) -> AnswerTokens:
     """An answer whose tokens are spelled by bytes."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken import TokenClusters, Vocabulary, score_logits, score_logprobs
@@ -63,6 +63,7 @@ def rounded(value: float, decimals: int | None) -> float:
     lacks=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
+@example(text='{"a":-7,"b":[1,7]\n}', rules=RULES[1], decimals=2, lacks=True, seed=2028514500)
 def test_the_interval_of_each_part_holds_its_exact_confidence(
     text: str, rules: ScoringRules, decimals: int | None, lacks: bool, seed: int
 ) -> None:

@@ -70,7 +70,9 @@ def test_nothing_is_missing_where_the_text_was_cut_off() -> None:
 def test_the_end_of_a_number_counts() -> None:
     pieces = [b'{"a": ', b"1", b"5", b', "b": "', b"x", b'"}']
     answer = answer_of(
-        pieces, [-0.1, -0.2, -0.3, -0.4, -0.5, -0.6], endings={"number": {3: (0.75, 0.8)}, "quote": {5: (0.5, 0.5)}}
+        pieces,
+        [-0.1, -0.2, -0.3, -0.4, -0.5, -0.6],
+        endings={"number": {3: (0.75, 0.75, 0.8)}, "quote": {5: (0.5, 0.5, 0.5)}},
     )
     number, string = parts_of(answer, "field")
     assert (number.closing, number.closing_token) == (0.75, 3)
@@ -81,21 +83,21 @@ def test_the_end_of_a_number_counts() -> None:
 
 
 def test_an_empty_string_is_as_sure_as_its_end() -> None:
-    answer = answer_of([b'{"a": "', b'"', b"}"], [-0.1] * 3, endings={"quote": {1: (0.25, 0.25)}})
+    answer = answer_of([b'{"a": "', b'"', b"}"], [-0.1] * 3, endings={"quote": {1: (0.25, 0.25, 0.25)}})
     [part] = parts_of(answer, "field")
     assert (part.confidence, part.closing, part.tokens) == (0.25, 0.25, ())
     assert part.has("no_tokens")
 
 
 def test_a_special_token_ends_a_bare_number() -> None:
-    answer = answer_of([b"4", b"2", b""], [-0.1, -0.2, -0.3], endings={"number": {2: (0.5, 0.5)}})
+    answer = answer_of([b"4", b"2", b""], [-0.1, -0.2, -0.3], endings={"number": {2: (0.5, 0.5, 0.5)}})
     [part] = parts_of(answer, "field")
     assert (part.closing_token, part.closing) == (2, 0.5)
     assert part.confidence == pytest.approx(0.5 * math.exp(-0.3))
 
 
 def test_an_end_inside_the_value_is_not_counted_twice() -> None:
-    answer = answer_of([b'{"a": ', b"7}"], [-0.1, -0.2], endings={"number": {1: (0.5, 0.5)}})
+    answer = answer_of([b'{"a": ', b"7}"], [-0.1, -0.2], endings={"number": {1: (0.5, 0.5, 0.5)}})
     [part] = parts_of(answer, "field")
     assert part.closing is None and part.has("closing_in_value")
     assert part.confidence == pytest.approx(math.exp(-0.2))
@@ -146,7 +148,7 @@ def test_forced_tokens_are_left_out_and_counted() -> None:
 def test_objects_and_arrays_over_their_values_alone() -> None:
     pieces = [b'{"a": [', b"1", b", ", b"2", b"]", b', "b": "', b"x", b'"}']
     masses = [-9.0, -0.1, -9.0, -0.2, -9.0, -9.0, -0.4, -9.0]
-    answer = answer_of(pieces, masses, endings={"array": {4: (0.6, 0.6)}})
+    answer = answer_of(pieces, masses, endings={"array": {4: (0.6, 0.6, 0.6)}})
     parts = {(part.path, part.kind): part for part in parts_of(answer, "field", containers=True, equality="exact")}
     assert parts["/a", "array"].confidence == pytest.approx(math.exp(-0.3))
     assert parts["", "object"].confidence == pytest.approx(math.exp(-0.7))
@@ -163,7 +165,9 @@ def test_keys_on_demand() -> None:
 
 def test_the_ends_of_keys_and_names_are_told_beside_their_confidence() -> None:
     answer = answer_of(
-        [b'{"', b"name", b'": "', b"f", b'"}'], [-0.1] * 5, endings={"quote": {2: (0.5, 0.5), 4: (0.25, 0.25)}}
+        [b'{"', b"name", b'": "', b"f", b'"}'],
+        [-0.1] * 5,
+        endings={"quote": {2: (0.5, 0.5, 0.5), 4: (0.25, 0.25, 0.25)}},
     )
     key, value = parts_of(answer, "field", keys=True)
     name = parts_of(answer, "tool_call", calls=[("f", "{}")])[0]

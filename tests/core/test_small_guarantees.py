@@ -104,12 +104,16 @@ def test_objects_and_arrays_stand_where_their_brackets_do_in_any_text() -> None:
 )
 def test_a_figure_is_as_sure_as_that_its_last_digit_ends_it(pieces: list[str], counts: list[bool]) -> None:
     end = len(pieces) - 1
-    answer = answer_of([piece.encode() for piece in pieces], [0.0] * len(pieces), endings={"digits": {end: (0.5, 0.5)}})
+    answer = answer_of(
+        [piece.encode() for piece in pieces], [0.0] * len(pieces), endings={"digits": {end: (0.5, 0.5, 0.5)}}
+    )
     assert parts_of(answer, "number")[0].confidence == (0.5 if counts == [True] else 1.0)
 
 
 def test_the_number_in_an_amount_is_as_sure_as_that_it_ends_there() -> None:
-    answer = answer_of([b"12", b".50", b" EUR", b"."], [0.0] * 4, endings={"digits": {2: (0.25, 0.25), 3: (0.5, 0.5)}})
+    answer = answer_of(
+        [b"12", b".50", b" EUR", b"."], [0.0] * 4, endings={"digits": {2: (0.25, 0.25, 0.25), 3: (0.5, 0.5, 0.5)}}
+    )
     amount, inner = parts_of(answer, "number")
     assert (amount.text, amount.closing, amount.confidence) == ("12.50 EUR", None, 1.0)
     assert (inner.text, inner.closing, inner.confidence) == ("12.50", 0.25, 0.25)
@@ -117,7 +121,7 @@ def test_the_number_in_an_amount_is_as_sure_as_that_it_ends_there() -> None:
 
 @pytest.mark.parametrize(("value", "confidence"), [("2024-05-01", 0.5), ("Oslo", 1.0)])
 def test_the_end_of_a_string_counts_where_the_string_is_a_figure(value: str, confidence: float) -> None:
-    answer = answer_of([b'{"a": "', value.encode(), b'"', b"}"], [0.0] * 4, endings={"quote": {2: (0.5, 0.5)}})
+    answer = answer_of([b'{"a": "', value.encode(), b'"', b"}"], [0.0] * 4, endings={"quote": {2: (0.5, 0.5, 0.5)}})
     assert parts_of(answer, "field")[0].confidence == confidence
 
 

@@ -7,6 +7,7 @@ to nothing; it cannot be computed later, when the row of logits is gone.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.core.results import ValueEnds
+from semtoken.core.scored_token import EndProbability, ValueEnds
 from semtoken.support.arrays import BoolArray, FloatArray, IdArray
 
 _DIGIT = frozenset(b"0123456789")
@@ -87,33 +88,44 @@ class Endings:
         if not len(self.ids_asked(asked)):
             return None
         number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
-        array = closes / (closes + goes_on) if closes else 0.0
-        exact = ((1.0 - number,) * 2, (1.0 - digit,) * 2, (quote,) * 2, (array,) * 2)
-        return _asked_for(asked, *exact)
+        exact = (1.0 - number, 1.0 - digit, quote, _share(closes, goes_on))
+        return _asked_for(asked, *((end, end, end) for end in exact))
 
-    def from_list(self, asked: int, ids: IdArray, probabilities: FloatArray, unseen: float) -> ValueEnds:
-        """Bounds of the probability of each end that is asked for, from a list of best tokens and the mass `unseen`
-        that it leaves open.
+    def from_list(
+        self, asked: int, ids: IdArray, probabilities: FloatArray, *, off: float, complete: bool
+    ) -> ValueEnds:
+        """The probability of each end that is asked for, from a list of best tokens, or of all if it is `complete`.
+
+        The log of each of the `probabilities` may be off by `off`, since numbers are rounded.
         """
+        less, more = math.exp(-off), math.exp(off)
 
         def mass(tokens: BoolArray) -> float:
             return float(probabilities[tokens[ids]].sum())
 
-        def around(low: float) -> tuple[float, float]:
-            return min(low, 1.0), min(low + unseen, 1.0)
+        def end(tokens: BoolArray) -> EndProbability:
+            listed, high = mass(tokens), 1.0 - mass(~tokens) * less
+            estimate = min(listed, 1.0)
+            return min(listed * less, 1.0), estimate, max(min(high, listed * more) if complete else high, estimate)
 
-        closes = mass(self.closes)
-        total = closes + mass(self.goes_on) + unseen
-        array = (closes / total, (closes + unseen) / total) if total else None
-        return _asked_for(asked, around(mass(~self.number)), around(mass(~self.digit)), around(mass(self.quote)), array)
+        total = float(probabilities.sum())
+        # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
+        missing, unseen = (0.0, 0.0) if complete else (max(1.0 - total, 0.0), max(1.0 - total * less, 0.0))
+        closes, goes_on = mass(self.closes), mass(self.goes_on)
+        array = None
+        if closes + goes_on + unseen > 0.0:
+            least, most = _share(closes * less, goes_on * more + unseen), _share(closes * more + unseen, goes_on * less)
+            array = least, _share(closes, goes_on + missing), most
+        return _asked_for(asked, end(~self.number), end(~self.digit), end(self.quote), array)
+
+
+def _share(mass: float, other: float) -> float:
+    """The share that one of two masses has in both."""
+    return mass / (mass + other) if mass else 0.0
 
 
 def _asked_for(
-    asked: int,
-    number: tuple[float, float],
-    digits: tuple[float, float],
-    quote: tuple[float, float],
-    array: tuple[float, float] | None,
+    asked: int, number: EndProbability, digits: EndProbability, quote: EndProbability, array: EndProbability | None
 ) -> ValueEnds:
     return ValueEnds(
         number if asked & 1 else None,

@@ -79,24 +79,12 @@ def token_records(agreed: Agreeing, ids: Sequence[int]) -> tuple[ScoredToken, ..
         "value_ends": _value_ends(agreed),
         "ambiguous_probability": bounds.ambiguous.tolist(),
         "unmapped_probability": steps.unmapped.tolist(),
-        "log_error": _log_errors(agreed),
         "function_word": vocabulary.neutral[steps.tokens].tolist(),
     }
     alone = agreed.bounds_under(scorer.exact, neutrality=False) if agreed.listed else None
     for name, under in (("probability", alone), ("agreeing", bounds), ("surface", surface), ("meaning", meaning)):
         columns[f"log_{name}_bounds"] = nothing if under is None or not agreed.listed else under.intervals()
     return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
-
-
-def _log_errors(agreed: Agreeing) -> list[float]:
-    """The error that the log of each listed probability of a step may have; 0 where they are as good as logits."""
-    steps = agreed.steps
-    if not agreed.listed:
-        return [0.0] * len(steps)
-    errors = np.full(len(steps), agreed.rounding.off)
-    np.maximum.at(errors, steps.owners, agreed.rounding.off + agreed.rounding.beyond(steps.logs))
-    errors[steps.complete & (errors <= ROUNDING)] = 0.0
-    return errors.tolist()
 
 
 def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
@@ -109,10 +97,11 @@ def _value_ends(agreed: Agreeing) -> list[ValueEnds | None]:
         if not math.isnan(steps.ends[i, 0]):
             value_ends[i] = endings.from_masses(int(asked[i]), steps.ends[i].tolist())
             continue
-        own = slice(*np.searchsorted(steps.owners, (i, i + 1)))
-        probabilities = np.exp(steps.logs[own])
-        unseen = 0.0 if steps.complete[i] else max(0.0, 1.0 - float(probabilities.sum()))
-        value_ends[i] = endings.from_list(int(asked[i]), steps.ids[own], probabilities, unseen)
+        own, complete = slice(*np.searchsorted(steps.owners, (i, i + 1))), bool(steps.complete[i])
+        logs = steps.logs[own]
+        off = agreed.rounding.off + float(agreed.rounding.beyond(logs).max(initial=0.0))
+        off = 0.0 if complete and off <= ROUNDING else off  # such a list is as good as a row of logits
+        value_ends[i] = endings.from_list(int(asked[i]), steps.ids[own], np.exp(logs), off=off, complete=complete)
     return value_ends
 
 

@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from semtoken.choices import Equality
 from semtoken.errors import InvalidInputError
@@ -75,21 +75,24 @@ class MassShares:
     certain; all that its own probability lacks of 1 is here."""
 
 
+EndProbability: TypeAlias = tuple[float, float, float]
+"""A probability in [0, 1]: lower bound, estimate and upper bound. The estimate is that of the listed tokens alone. All
+three are the same where all tokens were known."""
+
+
 @dataclass(frozen=True)
 class ValueEnds:
-    """The probability that a value before a token ends there, in [0, 1], as lower and upper bound for each kind of
-    value.
-
-    Both are the same where all tokens were known. None where no such value can end.
+    """The probability that a value before a token ends there, for each kind of value; None where no such value can
+    end.
     """
 
-    number: tuple[float, float] | None = None
+    number: EndProbability | None = None
     """A number in JSON ends: no digit and none of . e E + - follows."""
-    digits: tuple[float, float] | None = None
+    digits: EndProbability | None = None
     """A number in prose ends: no digit follows."""
-    quote: tuple[float, float] | None = None
+    quote: EndProbability | None = None
     """A string ends: a quotation mark follows."""
-    array: tuple[float, float] | None = None
+    array: EndProbability | None = None
     """An array ends: a bracket follows, given that a bracket or a comma does."""
 
 
@@ -151,9 +154,6 @@ class ScoredToken:
     """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
     unmapped_probability: float = 0.0
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
-    log_error: float = 0.0
-    """The error that the log of each listed probability of its step may have, since numbers are rounded; 0 where all
-    logits are known."""
     function_word: bool = False
     """Whether it is a function word, white space or a special token, which the paper's rules call certain wherever it
     stands."""

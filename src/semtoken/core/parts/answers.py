@@ -13,7 +13,7 @@ from typing import Protocol
 
 from semtoken.core.parts.part import Ending, FoundPart, Part, PartEquality
 from semtoken.core.rules import recorded_equality
-from semtoken.core.scored_token import Flag, ScoredToken, TokenMark
+from semtoken.core.scored_token import EndProbability, Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""
@@ -72,10 +72,8 @@ class AnswerTokens:
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
     bounds: Mapping[PartEquality, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     """Lower and upper log masses by equality, where only the best tokens of a step are known."""
-    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
-    """Lower and upper probability that a value which came before ends at a step, by `Ending` and step."""
-    end_errors: Mapping[int, float] = field(default_factory=dict)
-    """The error that the logs of these probabilities may have beside that, by step; 0 where there is none."""
+    endings: Mapping[Ending, Mapping[int, EndProbability]] = field(default_factory=dict)
+    """The probability that a value which came before ends at a step, by `Ending` and step."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -106,7 +104,6 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         neutral=[token.neutral or token.function_word for token in tokens],
         digits=[_has_digit(token.text) for token in tokens],
         endings=_endings(tokens),
-        end_errors={step: token.log_error for step, token in enumerate(tokens) if token.value_ends is not None},
     )
     bounds: dict[PartEquality, tuple[list[float], list[float]]] = {}
     if any(pairs := [token.log_probability_bounds for token in tokens]):
@@ -165,15 +162,15 @@ def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
 
 
-def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:
-    bounds_by_ending: dict[Ending, dict[int, tuple[float, float]]] = {}
+def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, EndProbability]]:
+    by_ending: dict[Ending, dict[int, EndProbability]] = {}
     for step, token in enumerate(tokens):
         ends = token.value_ends
         for name in _ENDS if ends is not None else ():
-            bounds = getattr(ends, name)
-            if bounds is not None:
-                bounds_by_ending.setdefault(name, {})[step] = bounds
-    return bounds_by_ending
+            end = getattr(ends, name)
+            if end is not None:
+                by_ending.setdefault(name, {})[step] = end
+    return by_ending
 
 
 NO_TOKENS = Flag("no_tokens", "No token spells this part: its confidence is that of its end, or 1.")
@@ -207,11 +204,9 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         known = answer.endings.get(found_part.ending, {}).get(closing_token)
     # The digits of an amount may be sure while its length is not. An empty string has no tokens, so its end is its
     # confidence.
-    end, around_end = 1.0, (1.0, 1.0)
-    if known is not None and closing_token is not None and (found_part.closing_in_confidence or not tokens):
-        # The end of an array is a share of two sums, each of which may be off.
-        terms = 2 if found_part.ending == "array" else 1
-        end, around_end = known[0], _widened(known, terms * answer.end_errors.get(closing_token, 0.0))
+    least, end, most = 1.0, 1.0, 1.0
+    if known is not None and (found_part.closing_in_confidence or not tokens):
+        least, end, most = known
     masses, low, high = (_masses(answer, equality, scored, side) for side in (None, 0, 1))
     aggregate = _weakest if found_part.aggregate == "weakest" else _product
     return Part(
@@ -226,25 +221,18 @@ def part_of(answer: AnswerTokens, found_part: FoundPart, equality: PartEquality,
         weakest=_weakest(masses),
         weakest_token=scored[masses.index(min(masses))] if scored else None,
         mean=math.exp(math.fsum(masses) / len(masses)) if masses else 1.0,
-        closing=known[0] if known else None,
+        closing=known[1] if known else None,
         closing_token=closing_token,
         equality=equality,
         tokens=tuple(tokens),
         neutral_share=neutral / len(scored) if equality == "meaning" and scored else 0.0,
-        bounds=(aggregate(low, around_end[0]), aggregate(high, around_end[1])),
+        bounds=(aggregate(low, least), aggregate(high, most)),
         flags=tuple(flags),
         value=found_part.value,
         complete=complete,
         forced=len(tokens) - len(scored),
         call=found_part.call,
     )
-
-
-def _widened(ends: tuple[float, float], off: float) -> tuple[float, float]:
-    """The bounds of a probability of which some is listed, where the logs of what is listed may be off."""
-    low, high = ends
-    # What is listed beside it may be less, which leaves more to it, or it may be more itself.
-    return low * math.exp(-off), max(1.0 - (1.0 - high) * math.exp(-off), min(high * math.exp(off), 1.0))
 
 
 def _tokens(answer: AnswerTokens, found_part: FoundPart) -> list[int]:
