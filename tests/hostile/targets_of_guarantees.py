@@ -47,6 +47,7 @@ def of_calibrators(answer: semtoken.ScoredAnswer) -> list[Target]:
         Target(calibrator.flags, {"answer": answer}),
         Target(calibrator.report, fitted, weight=0.1, read=bool),
         Target(calibrator.drift, {"scores": LOGS}, 0, 1, nan=True, weight=0.2, read=attrgetter("distance")),
+        Target(calibrator.was_fitted_on, {"scored": LOGS}),
         Target(calibrator.decide, {"answer": LOGS[0]}, read=action),
         Target(calibrator.save, {"directory": folder() / "calibrator"}, read=bool),
         Target(Calibrator.load, {"directory": "nowhere"}, refuses=True),

@@ -72,6 +72,7 @@ def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], 
 
     Options of a predicate have two orders. Levels of a score have a direction, so their other order is the reverse.
 
+    >>> from semtoken.decisions import Choice
     >>> orders_of(Choice("Which?", ["a", "b", "c", "d"]), 2)
     ((0, 1, 2, 3), (2, 3, 0, 1))
     """
@@ -90,6 +91,7 @@ def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], 
 def prompt_text(state: str, shown: OrderedQuestion) -> str:
     """State and question as one text.
 
+    >>> from semtoken.decisions import Predicate
     >>> print(prompt_text("My parcel is late.", OrderedQuestion(Predicate("Is it a complaint?"), (0, 1), "labels")))
     My parcel is late.
     <BLANKLINE>

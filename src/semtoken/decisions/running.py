@@ -23,14 +23,23 @@ from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
-from semtoken.support.files.safe_files import check_rereadable, check_writable, locked, reading_errors, replace_text
+from semtoken.support.files.safe_files import (
+    check_rereadable,
+    check_writable,
+    locked,
+    read_file,
+    reading_errors,
+    replace_text,
+)
 from semtoken.support.files.strict_json import JsonLine, dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
+from semtoken.support.plain_values import json_or_none
 
 
 def read_questions(path: Path) -> dict[str, Question]:
     """Read questions by name from a YAML or JSON file; `InvalidInputError` if it cannot be read or holds none."""
-    if are_items(path):
+    first = json_or_none(read_file(path).partition(b"\n")[0])
+    if isinstance(first, dict) and "state" in first:
         raise InvalidInputError(f"{path} holds items, not questions: the file of questions comes first.")
     questions = read_yaml(path)
     if not isinstance(questions, dict) or not questions:
