@@ -41,6 +41,10 @@ def test_which_number_and_which_bounds_count() -> None:
     assert log_score_ends(certain, "confidence") == (-math.inf, 0.0)
     with pytest.raises(CalibratorMismatchError):
         log_confidences([exact], "another")
+    with pytest.raises(
+        CalibratorMismatchError, match=r"by the method owm \(did you mean 'own'\?\), and the answer has"
+    ):
+        log_confidences([exact], "owm")
     assert log_confidences([answer("stc", scores={"own": None})], "own").tolist() == [-math.inf]
 
 

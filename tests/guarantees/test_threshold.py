@@ -204,6 +204,8 @@ def test_what_is_said_without_a_guarantee_is_true_and_helps() -> None:
     assert "of the 50 surest of 100 labeled answers 20 are wrong" in distinct.statement
     two = st.Threshold.fit(-np.r_[np.arange(1, 50), 49, np.arange(51, 101)] / 100, np.arange(100) >= 20, start=0.5)
     assert "100 labeled answers, 2 of them with one and the same score, 20 are wrong" in two.statement
+    one = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) != 1) & (np.arange(100) < 30), start=0.3)
+    assert "of the 30 surest of 100 labeled answers 1 is wrong, too many" in one.statement
     few = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) < 15) | (np.arange(100) >= 40), start=0.5)
     assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any guarantee"
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)

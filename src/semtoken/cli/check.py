@@ -139,7 +139,7 @@ def check(
             raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
         if keeper is not None:
             _keep(keeper, checked, settings.calibrator)
-            tell(f"{len(checked.answers):,} answers are in the journal {journal}.")
+            tell(f"{with_noun(len(checked.answers), 'answer')} written to the journal {journal}.")
     calibrated = settings.calibrator is not None
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
     try:
@@ -245,7 +245,7 @@ def _write(
         tell(f"{output} holds {len(fields):,} fields, ranked.")
         return
     unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
-    tell(f"{output} holds {len(checked.answers):,} answers, ranked{unscored}.")
+    tell(f"{output} holds {with_noun(len(checked.answers), 'answer')}, ranked{unscored}.")
 
 
 def _record(answer: RankedAnswer) -> dict[str, Any]:

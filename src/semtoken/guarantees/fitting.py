@@ -156,7 +156,8 @@ def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str
     most, bad = ("most doubtful", "right") if claim.kind.name == "discarded" else ("surest", "wrong")
     return (
         f"Nothing can be guaranteed: of the {best.accepted} {most} of {answers.n} labeled answers{equal} "
-        f"{best.wrong} are {bad}, too many to show that {claim.bound} (p = {best.p_value:.2g})."
+        f"{best.wrong} {'is' if best.wrong == 1 else 'are'} {bad}, too many to show that {claim.bound} "
+        f"(p = {best.p_value:.2g})."
     )
 
 

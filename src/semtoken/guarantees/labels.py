@@ -14,6 +14,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import listed, text
+from semtoken.support.text import did_you_mean
 
 PRODUCT = "stc"
 """The method whose score is `ScoredAnswer.log_confidence`."""
@@ -126,8 +127,8 @@ def _by_method(answer: Any, by: str) -> float | None:
     if by not in scores:
         held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
         raise CalibratorMismatchError(
-            f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
-            f"(methods=[{by!r}]), or use a calibrator of what it has."
+            f"This is about scores by the method {by}{did_you_mean(by, scores)}, and the answer has {held}. Score it "
+            f"with --methods {by} (methods=[{by!r}]), or use a calibrator of what it has."
         )
     value = given_score(answer, by)
     return -float(np.logaddexp(0.0, math.inf if value is None else value))
