@@ -252,7 +252,9 @@ def test_values_of_two_metrics_have_no_difference() -> None:
     for other in (metrics.resample("auroc", u, correct), metrics.resample("prr", u, correct)):
         with pytest.raises(InvalidInputError, match="the same metric"):
             half.minus(other)
-    assert half.minus(metrics.resample(metrics.prr, u, correct, max_rejection=0.5)).value == 0.0
+    for more in ({}, {"ties": "average"}):  # which is the default
+        usual: dict[str, Any] = {"max_rejection": 0.5, **more}
+        assert half.minus(metrics.resample(metrics.prr, u, correct, **usual)).value == 0.0
 
 
 def test_questions_may_be_read_once_only() -> None:

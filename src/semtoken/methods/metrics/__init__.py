@@ -18,7 +18,8 @@ One policy for awkward input, in all of them:
 - An uncertainty of NaN or +inf is never dropped: it shares the worst rank, and is counted. -inf is the best rank.
 - Answers of equal uncertainty are tied, and a tie is never broken by the order of the input.
 - An undefined metric is NaN: the plain functions warn with `UndefinedMetric`, `Estimate` holds the reason.
-- Arrays of different lengths, labels outside their range or text where numbers belong raise `InvalidInputError`.
+- Arrays of different lengths, labels outside their range, text where numbers belong, options that a metric lacks and
+  intervals from answers to one question raise `InvalidInputError`.
 
 `bootstrap` puts an interval around any of them, `paired_difference` compares two uncertainties of the
 same answers, `resample` does both for many uncertainties, and `holm` adjusts the p-values of many comparisons.

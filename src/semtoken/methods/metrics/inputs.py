@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,13 +65,15 @@ def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
     raise InvalidInputError(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
 
 
-def check_options(metric: Callable[..., float], options: Iterable[str]) -> None:
-    """Raise `InvalidInputError` for an option that a metric does not have."""
-    _, _, *known = inspect.signature(metric).parameters
-    if unknown := [name for name in options if name not in known]:
+def all_options(metric: Callable[..., float], given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a metric, with their defaults where none are given; `InvalidInputError` for one that it lacks."""
+    _, _, *parameters = inspect.signature(metric).parameters.values()
+    usual = {parameter.name: parameter.default for parameter in parameters}
+    if unknown := [name for name in given if name not in usual]:
         raise InvalidInputError(
-            f"The metric {metric.__name__} has no option {unknown[0]!r:.60}; it has {', '.join(known)}."
+            f"The metric {metric.__name__} has no option {unknown[0]!r:.60}; it has {', '.join(usual)}."
         )
+    return usual | dict(given)
 
 
 def evaluate(prepared: PreparedMetric, name: str) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
 from semtoken.methods.metrics.calibration import expected_calibration_error, prepare_calibration_error
-from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, check_options, name_of, vector
+from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, all_options, name_of, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.methods.metrics.significance import ORDER_METRICS, permutation_test
 from semtoken.support.arrays import FloatArray
@@ -244,7 +244,7 @@ def resample(
         on the same answers, resampled with the same seed.
     """
     name = _check(metric, n_resamples)
-    check_options(_FUNCTIONS[name], options)
+    options = all_options(_FUNCTIONS[name], options)
     whole(seed, "seed", low=0)
     prepared = _PREPARE[_FUNCTIONS[name]](uncertainty, correct, **options)
     values, n = np.empty(0), prepared.answers.target.size

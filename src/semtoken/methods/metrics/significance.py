@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInputError
-from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, check_options, name_of, same_length, vector
+from semtoken.methods.metrics.inputs import MOST_DRAWS, PreparedMetric, all_options, name_of, same_length, vector
 from semtoken.methods.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.support.arrays import FloatArray, real_numbers
 from semtoken.support.inputs import whole
@@ -65,7 +65,7 @@ def permutation_test(
     paired design", Statistics in Medicine 24. Phipson and Smyth 2010, "Permutation p-values should never be zero".
     """
     name = name_of(metric, _FUNCTIONS)
-    check_options(_FUNCTIONS[name], options)
+    options = all_options(_FUNCTIONS[name], options)
     whole(n_permutations, "n_permutations", low=1, high=MOST_DRAWS)
     whole(seed, "seed", low=0)
     target = vector(correct, "correct")
