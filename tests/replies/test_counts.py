@@ -142,7 +142,7 @@ def test_tokens_of_several_choices_are_counted_together_but_for_their_terminator
     for counted, flagged in ((10, False), (12, False), (13, True)):
         found = read_reply(reply(choice(), choice(index=1), usage={"completion_tokens": counted}))
         told = [
-            f"The reply counts {counted} tokens in all choices and lists 10: some lack." in one.flags
+            f"The reply counts {counted} tokens in all choices and lists 10: some are missing." in one.flags
             for one in found.choices
         ]
         assert told == [flagged, flagged]

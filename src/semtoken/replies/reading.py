@@ -207,7 +207,9 @@ class ReplyReading:
         if shape.counted is not None and len(choices) > 1:  # perhaps that of one choice, as llama-server counts
             listed = sum(choice.n_listed for choice in choices)
             if shape.counted - listed > len(choices) and not any(choice.calls for choice in choices):
-                flags.append(f"The reply counts {shape.counted} tokens in all choices and lists {listed}: some lack.")
+                flags.append(
+                    f"The reply counts {shape.counted} tokens in all choices and lists {listed}: some are missing."
+                )
         return flags
 
     def _behind_prompt(self, raw: RawChoice) -> RawChoice:
