@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -41,3 +42,6 @@ def test_items_in_the_place_of_questions_are_known_as_such(tmp_path: Path) -> No
     (tmp_path / "items.jsonl").write_text('{"state": "Late."}\n', encoding="utf-8")
     with pytest.raises(InvalidInputError, match="holds items, not questions: the file of questions comes first"):
         read_questions(tmp_path / "items.jsonl")
+    named = {"state": {"type": "predicate", "instructions": "Is the parcel in a good state?"}}
+    (tmp_path / "questions.json").write_text(json.dumps(named), encoding="utf-8")
+    assert list(read_questions(tmp_path / "questions.json")) == ["state"]

@@ -38,9 +38,17 @@ from semtoken.support.plain_values import json_or_none
 
 def read_questions(path: Path) -> dict[str, Question]:
     """Read questions by name from a YAML or JSON file; `InvalidInputError` if it cannot be read or holds none."""
-    first = json_or_none(read_file(path).partition(b"\n")[0])
-    if isinstance(first, dict) and "state" in first:
-        raise InvalidInputError(f"{path} holds items, not questions: the file of questions comes first.")
+    try:
+        return _questions_of(path)
+    except InvalidInputError as error:
+        # Looked at last, since a question may have the name "state", too.
+        first = json_or_none(read_file(path).partition(b"\n")[0])
+        if not isinstance(first, dict) or "state" not in first:
+            raise
+        raise InvalidInputError(f"{path} holds items, not questions: the file of questions comes first.") from error
+
+
+def _questions_of(path: Path) -> dict[str, Question]:
     questions = read_yaml(path)
     if not isinstance(questions, dict) or not questions:
         raise InvalidInputError(f"{path} must hold questions by their names.")
