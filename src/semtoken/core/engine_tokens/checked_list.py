@@ -30,8 +30,8 @@ class Doubts(NamedTuple):
     alike: float = 0.0
     """Probability of another token that is written as the chosen one is: a list keyed by texts has lost an id."""
     doubtful: float = 0.0
-    """Sum of the probabilities of entries that seem to be the chosen token and have another number than its own: they
-    count for the upper end only, and not in `ListedStep.total`."""
+    """Sum of the probabilities of entries that have the name of the chosen token and another number than its own, and
+    of which it is not known that they agree: they count for the upper end only."""
     perhaps: float = 0.0
     """Sum of the probabilities of entries that may be spelled as the chosen token is, where no vocabulary shows it."""
     ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
@@ -53,7 +53,8 @@ class ListedStep(NamedTuple):
     log_prob: float
     """Its log-probability, <= 0; -inf where the engine does not give it."""
     total: float
-    """Sum of the listed probabilities, those of unclear entries included."""
+    """Sum of the listed probabilities, those of unclear entries included; without those of entries that seem to be the
+    chosen token once more."""
     smallest: float
     """The highest probability that a token outside the list can have; 1 where the list does not show it."""
     complete: bool

@@ -138,8 +138,9 @@ def _said(name: Name) -> str:
 
 
 def _unborrowed(name: Name) -> Name:
-    """A name that may be borrowed behind a U+FFFD, which marks it: what it says ends the character, or else, in a list,
-    is the token's own.
+    """A name that may be borrowed, with a U+FFFD before it, which marks it.
+
+    What it says is either the character that the token ends, or, in a list, the token's own text.
     """
     said = _said(name)
     if not said or said[0].isascii() or is_unnamed(name):
