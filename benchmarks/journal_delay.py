@@ -11,7 +11,7 @@ one with a journal in SQLite, and one with PostgreSQL, if its server is installe
 proxies of each kind (`--proxies`), since those that do the same differ from one start to the next; each round is for
 another one. Upstream, proxies and the clients are processes of their own on this machine. The upstream gives a prepared
 reply of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the next, so that
-other work on the machine slows all alike; the order is drawn anew for each round, since a proxy that has just been
+other work on the machine slows all alike; the order is drawn again for each round, since a proxy that has just been
 asked finds the processor's caches full of its own. Each client asks once, at a random time of a round, whose length
 follows from the rate: two seconds with 200 clients. Delays are of whole replies. Intervals resample rounds.
 

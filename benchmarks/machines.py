@@ -92,11 +92,11 @@ class TimedWork:
         return TimedWork(self.work.resolved(), self.notes.resolve(), self.command)
 
     def loader(self) -> Any:
-        """What loads its models."""
+        """The object that loads its models."""
         return self.work.loader()
 
     def open(self, loader: Any, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
-        """Get ready; what is returned makes a shard and notes its times."""
+        """Get ready; returns the function that makes a shard and notes its times."""
         import importlib
 
         clock = importlib.import_module("machines").Clock
@@ -118,16 +118,16 @@ class TimedWork:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a command took."""
+    """The time and the workers that one run of a command took."""
 
     command: str
     workers: int
     """Ray's; 0 is the command without --executor."""
     lines: int
     seconds: float
-    """Of the command, Ray's cluster being there."""
+    """The seconds of the command, Ray's cluster being there."""
     start: float
-    """Of these, until the first shard was begun."""
+    """The part of these until the first shard was begun."""
     model: float
     """Share of the workers' time after that which was spent in the model."""
     rest_of_shard: float
@@ -246,8 +246,8 @@ def recorded_reply(tokens: int) -> dict[str, Any]:
     return {"object": "chat.completion", "model": "m", "choices": [choice]}
 
 
-def told(out: Path) -> list[Any]:
-    """What a run wrote, line by line in the order of the file."""
+def lines_of(out: Path) -> list[Any]:
+    """The lines that a run wrote, in the order of the file."""
     if (file := out.with_name(out.name + ".jsonl")).exists():
         return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     import pyarrow.parquet
@@ -322,7 +322,7 @@ def checked(
     if not workers:
         out = folder / "here"
     one = ran(command, words(out), count, workers)
-    here, there = told(folder / "here"), told(out)
+    here, there = lines_of(folder / "here"), lines_of(out)
     same = agree(here, there) and (command == "bench" or len(there) == count)
     console.print(f"{command}, {workers} workers: {one.seconds:.1f} s{'' if same else ', OTHER OUTPUT'}")
     day = f"{datetime.now(UTC):%Y-%m-%d}"

@@ -1,4 +1,4 @@
-"""What it costs that a model of transformers proves itself: tokens and processor time, beside those of loading it.
+"""The cost of the proof of a model of transformers: tokens and processor time, beside those of loading it.
 
     OMP_NUM_THREADS=1 python benchmarks/proving.py smollm2 FOLDER ...
 

@@ -351,7 +351,7 @@ def delays(
 
     The proxy hands a token on when the next one comes, or after a quarter of a second, so that the last one can carry
     the score; the end of a stream waits for nothing. The bare proxy is measured twice: by how much it differs from
-    itself tells what the machine can tell. The order is drawn anew for each round, since a proxy that has just been
+    itself tells what the machine can tell. The order is drawn again for each round, since a proxy that has just been
     asked finds the processor's caches full of its own.
     """
     asked = ("bare proxy", "bare proxy, again", "scored", "scored, values so far")

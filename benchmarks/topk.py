@@ -1,4 +1,4 @@
-"""How much of the exact uncertainty the k best log-probabilities of each step tell.
+"""The exact uncertainty, and what the k best log-probabilities of each step show of it.
 
     python -m benchmarks.topk                     # the almanac's test questions, preset default
     python -m benchmarks.topk --preset paper

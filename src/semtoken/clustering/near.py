@@ -39,7 +39,7 @@ class Level:
     order: NDArray[np.int64]
     """Rows sorted by cluster; clusters are numbered by their lowest rows."""
     starts: NDArray[np.int64]
-    """Where each cluster begins in `order`, and the end."""
+    """The place in `order` at which each cluster begins, and the end."""
 
     @property
     def clusters(self) -> int:

@@ -136,7 +136,7 @@ class ClusteringReport:
     settings: Mapping[str, Any]
     """Algorithm, linkage, metric, seed, numbers of clusters, rows, columns, dtype, number of threads."""
     engine: str
-    """Which way of computing was used, for example 'sparse chain on cpu'."""
+    """The way of computing that was used, for example 'sparse chain on cpu'."""
     fallback: str | None = None
     """Why the first choice of engine was left, if it was. Results are exact either way."""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class ClusteringReport:
     gemm_flops: float = 0.0
     """Floating-point operations of those products."""
     cuts: tuple[CutReport, ...] = ()
-    """What the clusters look like at each number of clusters that was asked for."""
+    """The sizes and heights of the clusters at each number of clusters that was asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values that JSON can hold."""

@@ -61,7 +61,7 @@ class Rows:
     zero: NDArray[np.bool_]
     """[n] which rows are zero and so have no direction: under cosine their distance to everything is 1."""
     centre: NDArray[np.float32]
-    """What is subtracted from every scaled row, so that |x|^2 is small and gaps are exact; zeros for cosine."""
+    """The point that is subtracted from every scaled row, for small |x|^2 and exact gaps; zeros for cosine."""
     unit: float
     """The factor between a computed distance and that of the rows as they were given."""
 

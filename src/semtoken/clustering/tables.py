@@ -32,8 +32,8 @@ class EmbeddingTable:
     tied: bool = False
     """Whether input and output embeddings are the same matrix."""
     least_cosine: float | None = None
-    """Where the two are one matrix that was quantized twice: the least cosine between its rows; else None. The output's
-    copy, which files keep with more bits, stands for both."""
+    """The least cosine between the rows of the two, where they are one matrix that was quantized twice; else None. The
+    output's copy, which files keep with more bits, stands for both."""
 
     @property
     def n_rows(self) -> int:

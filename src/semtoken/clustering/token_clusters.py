@@ -54,7 +54,7 @@ class ClusterSettings:
     metric: Metric = "cosine"
     """Distance of two tokens: `cosine` or `euclidean`."""
     embedding: Embedding = "concatenated"
-    """Which rows are clustered: `input` or `output` embeddings, or both, `concatenated`."""
+    """The rows that are clustered: `input` or `output` embeddings, or both, `concatenated`."""
     seed: int = 0
     """The seed of `kmeans`; nothing else is drawn."""
 

@@ -1,4 +1,4 @@
-"""How long each recording step took, so that a method can be charged for what it needs and for nothing else."""
+"""The time that each recording step took, so that a method can be charged for what it needs and for nothing else."""
 
 from __future__ import annotations
 

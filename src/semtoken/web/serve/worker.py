@@ -54,7 +54,7 @@ class Worker:
         self._end_waiting()
 
     def _end_waiting(self) -> None:
-        """End the orders that came after the thread was told to close: nobody answers them."""
+        """End the orders that came after the thread was to close: nobody answers them."""
         with suppress(Empty):
             while True:
                 if (order := self._orders.get_nowait()) is not None:
