@@ -234,6 +234,7 @@ def _on_parts(made: Measured, clusterings: Sequence[ClusteringRecord], drawn: Se
 
 
 def _there(*tables: Table | None) -> tuple[Table, ...]:
+    """The tables for which the run has figures."""
     return tuple(table for table in tables if table is not None)
 
 

@@ -47,8 +47,8 @@ RISKS = tuple(f"risk_at_{round(100 * coverage)}" for coverage in SHARES)
 LOSSES = ("log_loss", "log_loss_gain", "brier", "brier_gain")
 """The losses of `Report`, and the columns of their values; those of an interval end in `_low` and `_high`."""
 CELL = ["model", "dataset"]
-PLACE = [*CELL, "method"]
-Place: TypeAlias = tuple[str, str, str]
+KEY = [*CELL, "method"]
+MethodKey: TypeAlias = tuple[str, str, str]
 """Model, data set and method."""
 WITH_ENDS = ("", "_low", "_high")
 FIGURES = [
@@ -76,8 +76,8 @@ class Probabilities:
     empty for the reference itself, and in a cell that lacks it."""
     groups: DataFrame
     """A row a group of answers with similar probabilities: the fields of `Bin`."""
-    curves: Mapping[Place, SelectiveRisk]
-    given: Mapping[Place, FloatArray]
+    curves: Mapping[MethodKey, SelectiveRisk]
+    given: Mapping[MethodKey, FloatArray]
     """[N] cross-fitted probability of being right, NaN where there is no verdict; not there with too few labels."""
     reference: str
 
@@ -113,8 +113,8 @@ def probabilities_of(cells: Sequence[Cell], judge: str, n_resamples: int = 1000,
     table: Any = require("pandas", extra="bench").DataFrame
     methods: list[dict[str, Any]] = []
     groups: list[dict[str, Any]] = []
-    curves: dict[Place, SelectiveRisk] = {}
-    given: dict[Place, FloatArray] = {}
+    curves: dict[MethodKey, SelectiveRisk] = {}
+    given: dict[MethodKey, FloatArray] = {}
     for cell in cells:
         correct = cell.judgements.get(judge, np.empty(0))
         judged = correct[~np.isnan(correct)]
@@ -128,21 +128,21 @@ def probabilities_of(cells: Sequence[Cell], judge: str, n_resamples: int = 1000,
         }
         tested = PairedTests(cell.uncertainty, correct, n_resamples).against("aurc", drawn, names, reference)
         for name in names:
-            place, uncertainty = (cell.model, cell.dataset, name), cell.uncertainty[name]
-            curves[place] = curve = risk_coverage(uncertainty, correct)
-            row = _columns(place) | counts | _with_ends("aurc", drawn[name].estimate())
+            key, uncertainty = (cell.model, cell.dataset, name), cell.uncertainty[name]
+            curves[key] = curve = risk_coverage(uncertainty, correct)
+            row = _columns(key) | counts | _with_ends("aurc", drawn[name].estimate())
             row |= zip(RISKS, curve.risk[_reached(curve, SHARES)], strict=True)
             row["ece_as_it_stands"] = _stated_error(name, uncertainty, correct)
             if not too_few(**counts):
-                given[place], measured = _cross_fitted(uncertainty, correct, n_resamples)
+                given[key], measured = _cross_fitted(uncertainty, correct, n_resamples)
                 for loss in LOSSES:
                     row |= _with_ends(loss, getattr(measured, loss))
                 row["ece"] = measured.calibration_error
-                groups += [_columns(place) | asdict(group) for group in measured.bins]
+                groups += [_columns(key) | asdict(group) for group in measured.bins]
             methods.append(row | (asdict(tested[name]) if name in tested else {"verdict": ""}))
     return Probabilities(
-        methods=table(methods, columns=[*PLACE, "answers", "correct", *FIGURES, *TESTED]),
-        groups=table(groups, columns=[*PLACE, *(field.name for field in fields(Bin))]),
+        methods=table(methods, columns=[*KEY, "answers", "correct", *FIGURES, *TESTED]),
+        groups=table(groups, columns=[*KEY, *(field.name for field in fields(Bin))]),
         curves=curves,
         given=given,
         reference=reference,
@@ -153,8 +153,8 @@ def _with_ends(name: str, value: Estimate | Interval) -> dict[str, float]:
     return {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
 
 
-def _columns(place: Place) -> dict[str, Any]:
-    return dict(zip(PLACE, place, strict=True))
+def _columns(key: MethodKey) -> dict[str, Any]:
+    return dict(zip(KEY, key, strict=True))
 
 
 def _reached(curve: SelectiveRisk, coverages: npt.ArrayLike) -> npt.NDArray[np.intp]:
@@ -317,9 +317,9 @@ def percent(value: float) -> str:
 def curve_points(probabilities: Probabilities) -> Iterator[dict[str, Any]]:
     """The rows of `risk_coverage.csv`: points of risk-coverage curves, at most one for each hundredth of coverage."""
     wanted = np.arange(1, CURVE_POINTS + 1) / CURVE_POINTS
-    for place, curve in probabilities.curves.items():
+    for key, curve in probabilities.curves.items():
         for i in dict.fromkeys(_reached(curve, wanted).tolist()):
-            yield _columns(place) | {
+            yield _columns(key) | {
                 "coverage": float(curve.coverage[i]),
                 "risk": float(curve.risk[i]),
                 "uncertainty": float(curve.threshold[i]),
