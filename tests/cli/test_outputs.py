@@ -62,7 +62,7 @@ NAMING = [
 def test_an_empty_name_is_not_the_working_directory(
     place: tuple[str, ...], one: Any, semtoken: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a variable of the shell that is not set: `-o "$OUT"` wrote into the folder, `check "$IN"` read it."""
+    """It is that of an unset variable of the shell: `-o "$OUT"` wrote into the folder, `check "$IN"` read it."""
     monkeypatch.chdir(tmp_path)
     named: dict[str, object] = {
         other.name: "" if other.name == one.name else "given.jsonl"

@@ -129,7 +129,7 @@ def test_lines_that_cannot_be_scored_are_counted_and_the_first_is_named(
 
 
 def test_the_reason_of_a_line_ends_in_one_period(semtoken: RunCommand, source: Path, model: str) -> None:
-    """Also a reason that is a sentence already."""
+    """A reason that is a sentence already got a second one."""
     write_lines(source, [RECORDS[0], {"prompt": "a " * 1000}])
     said = semtoken("score", source, "--model", model, *SHORT).stderr
     assert "Line 2: the prompt has " in said and said.endswith(" at most.\n")

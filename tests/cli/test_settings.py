@@ -121,7 +121,7 @@ def test_a_mistake_in_the_file_is_refused_with_file_key_and_hint(in_folder: Path
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(in_folder: Path) -> None:
-    """As editors of Windows write it, and as files of data may."""
+    """Editors of Windows write one, and files of data may have one, too."""
     (in_folder / "semtoken.toml").write_bytes(b"\xef\xbb\xbf[limits]\nconnections = 5\n")
     assert read_settings().settings.limits.connections == 5
 

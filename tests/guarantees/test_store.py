@@ -309,7 +309,7 @@ def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> N
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no such limit")
 @pytest.mark.parametrize("room", [0, 4096])
 def test_a_journal_that_cannot_be_made_leaves_no_file(room: int, tmp_path: Path) -> None:
-    """As on a full disk: later commands would find a file there that is no journal."""
+    """A full disk left one, which later commands refused as no journal."""
     code = """
 import resource, sys
 from semtoken.guarantees.journal.store import Journal

@@ -524,7 +524,7 @@ def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:
 
 
 LONG = 3.0
-"""Seconds for which a proxy can be told to hold back, and which a busy machine does not take for nothing."""
+"""Seconds for which a proxy can be set to hold back, and which a busy machine does not take for nothing."""
 
 
 class TestLastContent:

@@ -26,7 +26,7 @@ class NamedServer:
     model: str | None
     """The name of the model there; None where nobody gave one."""
     takes_key: bool
-    """Not if the address comes from a settings file that was merely found: it may be somebody else's."""
+    """Whether it may get the key: not at an address from a settings file that was merely found, perhaps another's."""
     endpoint: EndpointSection
 
     @property

@@ -53,9 +53,9 @@ class EndpointSection:
     """The name of the variable that holds the key, never the key."""
     top_logprobs: Count = 20
     distribution: Literal[Distribution, ""] = ""
-    """Of what distribution the log-probabilities are, where replies do not say."""
+    """The distribution of the log-probabilities, where replies do not say."""
     temperature: Positive = 1.0
-    """Of the requests whose replies are read, for SGLang."""
+    """The temperature of the requests whose replies are read, for SGLang."""
     answering_model: str = ""
     """The model that answers, if the tokenizer is another model's."""
     token_ids: Literal["auto", "yes", "no"] = "auto"  # noqa: S105

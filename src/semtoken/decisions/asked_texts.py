@@ -106,7 +106,7 @@ class AskedText:
         return self.shown.in_question_order(masses_from_top_tokens(self.shown.answers, steps, exact=self.exact))
 
     def named_masses(self, reply: Reply, reader: OptionReader) -> Masses | None:
-        """As `masses`, from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
+        """The same masses from a reply to a request for the tokens of the `reader`; None if they are not all listed."""
         masses = masses_from_named_tokens(reader, self._steps(reply)[0])
         return None if masses is None else self.shown.in_question_order(masses)
 

@@ -22,7 +22,7 @@ from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
 
 NOT_SURE = "I am not sure."
 _FURTHER = ("tool_calls", "function_call", "reasoning_content", "thinking_blocks")
-"""What a message of LiteLLM may hold beside its text."""
+"""The fields beside its text in which a message of LiteLLM may hold an answer."""
 Block = Mapping[str, Any]
 
 

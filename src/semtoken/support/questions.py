@@ -35,11 +35,11 @@ _WRAPPERS = (
 )
 """Fields that hold a request: of saved lines, batch files, logs of gateways, traces, clients."""
 _ASKING = frozenset(("question", "sampling_params", *_MESSAGES, *_TEXTS, *_WRAPPERS))
-"""What has none of these fields holds no question."""
+"""The fields that a question is found by: a value with none of them holds no question."""
 _USERS = ("user", "human", "HumanMessage", "USER")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 _LABEL = re.compile(r"\w+ ?:\s*")
-"""What stands before the place of the answer, such as "Answer:"."""
+"""The word before the place of the answer, such as "Answer:"."""
 _DEEPEST = 4
 """Requests inside of saved lines inside of records; a value nested deeper holds no request."""
 

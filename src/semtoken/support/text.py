@@ -9,7 +9,7 @@ from typing import Any
 NEWLINE, END = "↵", "∎"
 """Signs for a newline at the end of an answer, and for a token without text."""
 CUT_OFF = "cut off by the token limit"
-"""What is said of an answer that did not come to its end."""
+"""The words for an answer that did not come to its end."""
 
 
 def visible(text: str, keep: str = "\n\t") -> str:

@@ -109,7 +109,7 @@ class WriterProcess:
         return self._process
 
     def write(self, file: Path, refused: Callable[[str], None]) -> int:
-        """As `write_file`; `OSError` if the database takes nothing now, or the process has ended."""
+        """Do what `write_file` does; `OSError` if the database takes nothing now, or the process has ended."""
         process = self.start()
         assert process.stdout is not None
         self._say(process, str(file))
