@@ -146,7 +146,7 @@ CASES = {
     "but a line break agrees with no other one": Case(
         (0.4, 0.6),
         [step(token(0.9, "a"), token(0.1, "b")), TopStep(token(0.4, "\n"), (token(0.3, "b"), token(0.2, "\n")))],
-        within=(None,),
+        within=(None, words("a", "b", "\n")),
         flags=("two_numbers",),
     ),
     "nor does a special token": Case(

@@ -214,11 +214,9 @@ class Names(Protocol):
         """Return True for a token that is white space or a special one."""
 
     def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
-        """The tokens, of some listed ones with their probabilities, that are spelled as the chosen one is.
-
-        None by default, since a vocabulary shows it.
+        """The tokens, of some listed ones with their probabilities, that are spelled as the chosen one is, as far as no
+        vocabulary shows it.
         """
-        return Alike()
 
     def learned(self) -> Names | None:
         """The same names as they are to be read from the first step on, if those read by now show that; else None."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens.checked_list import (
     ASK_FOR_IDS,
     OVERFULL,
+    Alike,
     ListedStep,
     Meant,
     MeantStep,
@@ -145,6 +146,10 @@ class KnownNames(Names):
             f"The token chosen at step {position}, {token.name}, may be any of {len(candidates) or self.size} tokens "
             f"of the vocabulary. {ASK_FOR_IDS}"
         )
+
+    def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
+        """Whether another token of the chosen one's name agrees; see `Names.alike`."""
+        return Alike(namesakes=not (self._vocabulary.blank[chosen] or self._vocabulary.broken[chosen]))
 
     def is_blank(self, token: int) -> bool:
         """Return True for a token that is white space or a special one."""
