@@ -172,7 +172,7 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
     rest = _behind_prefill(raw) if division.problem else None
     if rest is not None and (own := _divided(rest, quirks)).problem is None:
         raw, division = rest, own._replace(flags=(*own.flags, PREFILLED))
-    ending = ending_of(raw.finish_reason)
+    ending = stated_end(raw.finish_reason)
     flags = [*raw.flags, *division.flags, *_step_notes(quirks), *ending.notes]
     lacking = lacking_steps(raw, division, quirks.merged)
     flags += [note for note in (lacking.note,) if note]
@@ -284,7 +284,7 @@ def is_whole(reason: str | None) -> bool:
     return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
 
 
-class Ending(NamedTuple):
+class StatedEnd(NamedTuple):
     """The meaning of the reason that an engine gives for the end of an answer."""
 
     cut: bool | None = None
@@ -295,18 +295,18 @@ class Ending(NamedTuple):
     """A sentence on why the answer is not whole; None if it is."""
 
 
-def ending_of(reason: str | None) -> Ending:
+def stated_end(reason: str | None) -> StatedEnd:
     """The meaning of a reason for the end of an answer; None where the engine gives none."""
     if reason is None:
-        return Ending()
+        return StatedEnd()
     said, cut = reason.casefold(), is_cut(reason)
     if BROKEN_END.fullmatch(said):
         broken = f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
-        return Ending(cut, broken=broken)
+        return StatedEnd(cut, broken=broken)
     if not said or NORMAL_END.fullmatch(said):
-        return Ending(cut)
+        return StatedEnd(cut)
     note = f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."
-    return Ending(cut, (note,))
+    return StatedEnd(cut, (note,))
 
 
 class Lacking(NamedTuple):
