@@ -264,7 +264,7 @@ def test_a_stopped_run_says_how_it_goes_on(forced: list[str], tmp_path: Path) ->
     assert status == 1 and 'line 3: it needs the field "state"' in said
     assert f"2 lines in {output}: {again} goes on from there." in said
     write_lines(items, [{"state": "a"}, {"state": "b"}, {"state": "c"}])
-    assert "1 lines written" in semtoken(*command)[2]
+    assert "1 line written" in semtoken(*command)[2]
     status, _, said = semtoken(*command, "--model", "no-such-model", "--force")
     assert status == 1 and "goes on" not in said, "these lines are not of that model"
 

@@ -62,8 +62,8 @@ def test_an_export_says_how_many_entries_it_holds(ending: str, tmp_path: Path) -
     with closing(Journal.open(str(tmp_path / "journal.db"))) as journal:
         journal.add(rows_of(entry(i) for i in range(3)))
     words = ("journal", "export", tmp_path / "journal.db", "-o", tmp_path / f"all.{ending}")
-    assert f"3 entries are in {tmp_path / 'all'}.{ending}." in invoke(words).stderr
-    assert "0 entries are in " in invoke([*words[:-1], tmp_path / f"labeled.{ending}", "--labeled"]).stderr
+    assert f"{tmp_path / 'all'}.{ending} holds 3 entries." in invoke(words).stderr
+    assert " holds 0 entries." in invoke([*words[:-1], tmp_path / f"labeled.{ending}", "--labeled"]).stderr
 
 
 def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

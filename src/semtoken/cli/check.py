@@ -242,9 +242,9 @@ def _write(
     how: dict[str, Any] = {"questions": questions, "limit": limit, "fields": fields is not None}
     _tell_lost(write_ranked(checked, output, title=title_of(sources), **how))
     if fields is not None:
-        tell(f"{output} holds {len(fields):,} fields, ranked.")
+        tell(f"{output} holds {with_noun(len(fields), 'field')}, ranked.")
         return
-    unscored = f", and {len(checked.refused):,} replies without a score" if checked.refused else ""
+    unscored = f", and {with_noun(len(checked.refused), 'reply')} without a score" if checked.refused else ""
     tell(f"{output} holds {with_noun(len(checked.answers), 'answer')}, ranked{unscored}.")
 
 
@@ -306,7 +306,7 @@ def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, token
             _print_tokens(answer)
     if shown and not calibrated:
         say(RANKS, "dim")
-    tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
+    tell(f"{len(shown):,} of {with_noun(len(checked.answers), 'answer')}, the most doubtful first. {NOTE}")
 
 
 def _print(answer: RankedAnswer) -> None:
@@ -390,7 +390,7 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
     many = {path for path, count in missing.items() if count > FEW_MISSING}
     for path in sorted(many, key=lambda path: (-missing[path], path)):
-        say(f"{path} is missing in {missing[path]:,} documents", "bold")
+        say(f"{path} is missing in {with_noun(missing[path], 'document')}", "bold")
     listed = [row for row in rows if row["present"] or row["path"] not in many]
     for row in listed[:top]:
         where = f"{row['rank']:>3}. {row['document']}{row['path']}"
@@ -400,8 +400,8 @@ def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: boo
     documents = {row["document"] for row in rows}
     doubtful = [row for row in rows if row["decision"] == CHECK]
     tell(
-        f"{min(top, len(listed)):,} of {len(rows):,} fields in {len(documents):,} documents, the most doubtful first; "
-        f"{len(doubtful):,} are to be checked. {NOTE}"
+        f"{min(top, len(listed)):,} of {with_noun(len(rows), 'field')} in {with_noun(len(documents), 'document')}, "
+        f"the most doubtful first; {len(doubtful):,} are to be checked. {NOTE}"
     )
     if not calibrated:
         tell(
@@ -440,7 +440,7 @@ def check_decisions(
         say(line, "dim")
         for flag in row["flags"]:
             say(f"     {flag}", "yellow")
-    tell(f"{min(top, len(rows)):,} of {len(rows):,} answers to typed questions, the most doubtful first.")
+    tell(f"{min(top, len(rows)):,} of {with_noun(len(rows), 'answer')} to typed questions, the most doubtful first.")
     if output is not None:
         write_records(output, rows)
-        tell(f"{output} holds {len(rows):,} answers, ranked.")
+        tell(f"{output} holds {with_noun(len(rows), 'answer')}, ranked.")

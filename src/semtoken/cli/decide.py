@@ -98,7 +98,7 @@ def decide(
     except (SemtokenError, OSError, KeyboardInterrupt):
         _tell_kept(job)
         raise
-    tell(f"{written:,} lines written to {output}.")
+    tell(f"{with_noun(written, 'line')} written to {output}.")
 
 
 def _tell_kept(job: DecisionJob) -> None:

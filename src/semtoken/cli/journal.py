@@ -16,6 +16,7 @@ from semtoken.cli.parameters import Force, Json, Limit, ToFile
 from semtoken.cli.settings import Read, SettingsInUse, path_of
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
+from semtoken.support.text import with_noun
 
 Url = Annotated[
     str | None,
@@ -68,9 +69,10 @@ def show(
         for row in rows:
             print_json(record_of(row, given.get(row["n"], {})))
         return
+    people = "1 person" if counts.reviewers == 1 else f"{counts.reviewers} people"
     say(
-        f"{counts.entries:,} entries, {counts.sampled:,} of them in the random sample; {counts.labels:,} labels by "
-        f"{counts.reviewers} people; {counts.bytes / 2**20:,.1f} MiB."
+        f"{with_noun(counts.entries, 'entry')}, {counts.sampled:,} of them in the random sample; "
+        f"{with_noun(counts.labels, 'label')} by {people}; {counts.bytes / 2**20:,.1f} MiB."
     )
     if counts.first is not None and counts.last is not None:
         out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
@@ -143,7 +145,7 @@ def export(
 
     exported = write_entries(journal, output, labeled=labeled)
     if str(output) != STANDARD:
-        tell(f"{exported:,} entries are in {output}.")
+        tell(f"{output} holds {with_noun(exported, 'entry')}.")
 
 
 def _export_calibrator(url: str, checksum: str, output: Path, *, force: bool) -> None:
@@ -192,7 +194,7 @@ def delete(
     if not yes:
         _ask(f"Delete these entries of {journal.name} for good?")
     deleted = journal.delete(before=before, person=person, spool=spool)
-    tell(f"{deleted:,} entries deleted. Files that were exported before keep their texts.")
+    tell(f"{with_noun(deleted, 'entry')} deleted. Files that were exported before keep their texts.")
 
 
 def _ask(question: str) -> None:

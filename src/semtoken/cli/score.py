@@ -178,7 +178,7 @@ def _conclude_fields(lines: Path, target: Path) -> None:
         write_records(target, rows)
     doubtful = sum(row["decision"] == CHECK for row in rows)
     page = f"semtoken check {quote(str(lines))} -o page.html"
-    tell(f"{len(rows):,} fields in {target}, {doubtful:,} to be checked. A page: {page}")
+    tell(f"{with_noun(len(rows), 'field')} in {target}, {doubtful:,} to be checked. A page: {page}")
 
 
 @dataclass(frozen=True)

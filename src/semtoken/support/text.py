@@ -67,5 +67,6 @@ def with_bounds(value: float, bounds: tuple[float, float], digits: int = 3) -> s
 
 
 def with_noun(n: int, noun: str) -> str:
-    """A number with its noun in the singular or plural: `1 part`, `2 parts`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    """A number with its noun in the singular or plural: `1 part`, `2 parts`, `2 replies`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith(("ry", "ly")) else f"{noun}s"
+    return f"{n:,} {noun if n == 1 else plural}"
