@@ -117,7 +117,7 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "r.jsonl", [{"id": name, "reply": REPLIES["Jev"]} for name in "xy"])
     for given, why in (
         ([{"id": "z", "labels": {}}], "no reply has the id 'z'"),
-        ([{"labels": {}}], "1 lines without ids for 2 replies"),
+        ([{"labels": {}}], "1 line without ids for 2 replies"),
         ([{"id": "x", "labels": {"urgent": "maybe"}}], "is none of the options"),
         ([{"id": "x", "labels": {"other": 1}}], "'other' that was not asked"),
         ([{"id": "x"}], "line 1"),

@@ -34,6 +34,7 @@ from semtoken.support.files.safe_files import (
 from semtoken.support.files.strict_json import JsonLine, dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import read_yaml
 from semtoken.support.plain_values import json_or_none
+from semtoken.support.text import with_noun
 
 
 def read_questions(path: Path) -> dict[str, Question]:
@@ -226,8 +227,8 @@ class DecisionJob:
             return
         if (n := sum(1 for _ in islice(read_json_lines(self.source), done))) < done:
             raise InvalidInputError(
-                f"{self.target} holds {done:,} lines, and {self.source} only {n:,}: it was made from other items. Name "
-                "another output."
+                f"{self.target} holds {with_noun(done, 'line')}, and {self.source} only {n:,}: it was made "
+                "from other items. Name another output."
             )
         for there, item in zip(islice(read_json_lines(self.target), done), self.items(), strict=False):
             if fault := self._fault(there.value, item.value):

@@ -25,6 +25,7 @@ from semtoken.replies.checking.ids import IDS
 from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.files.record_files import read_cells
 from semtoken.support.files.strict_json import read_json_lines
+from semtoken.support.text import with_noun
 
 REPLIES = ("response", "reply", "body", "decision")
 """The names under which a saved line keeps the reply."""
@@ -273,7 +274,9 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
     if all(row.id is None for row in rows):
         if len(rows) != len(lines):
-            raise InvalidInputError(f"{path} has {len(rows):,} lines without ids for {len(lines):,} replies.")
+            raise InvalidInputError(
+                f"{path} has {with_noun(len(rows), 'line')} without ids for {len(lines):,} replies."
+            )
         return [row.labels for row in rows]
     known = _joined(rows)
     ids = [line.id for line in lines]
