@@ -13,6 +13,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.judge import Share
 from semtoken.guarantees.labeling import label_order
+from tests.rows import each
 
 
 def cdf(wrong: int, n: int, alpha: float) -> float:
@@ -38,6 +39,14 @@ def test_labels_needed_and_bounds_are_those_of_the_binomial_sum(alpha: float, de
         most = max(w for w in range(300) if w == 0 or exact.labels_needed(w, alpha, delta) <= 0.3 * n)
         share = min(1.0, 1.1 * exact.labels_needed(most, alpha, delta) / n)
         assert exact.starting_share(n, alpha, delta) == pytest.approx(share, rel=1e-12)
+
+
+@each("n", [30, 60, 500, 1000, 5000])
+@each("alpha", [0.02, 0.1, 0.3])
+def test_a_plan_goes_from_strict_to_loose_and_spends_all_of_delta(n: int, alpha: float) -> None:
+    plan = exact.FixedSequences.of(n, alpha, 0.1)
+    assert (np.diff(plan.shares) >= 0).all() and plan.shares[-1] == 1.0
+    assert sum(plan.parts) == pytest.approx(1.0) and plan.parts[0] > 0
 
 
 def test_shares_and_thresholds_of_the_sequence_by_hand() -> None:

@@ -122,6 +122,10 @@ def test_the_least_certain_steps_are_looked_at_and_no_blanks() -> None:
     for most in (0, 2, 99):
         assert doubtful_steps(answer, most, 1.0) == sorted(step for _, step in said[:most])
     assert doubtful_steps(answer, 99, said[2][0]) == sorted(step for _, step in said[:2])
+    [longer] = stc().score(PROMPT, "the TV of Paris . " * 4)
+    assert len(doubtful_steps(longer, doubtful=1.0)) == 8 < len(doubtful_steps(longer, 99, 1.0)), (
+        "unless asked for more"
+    )
     for most, doubtful in ((-1, 0.5), (1, -0.05), (1, 1.05)):
         with pytest.raises(InvalidInputError):
             doubtful_steps(answer, most, doubtful)
