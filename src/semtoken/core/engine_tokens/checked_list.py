@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, count, takewhile
+from itertools import chain, compress, count
 from operator import is_not
 from typing import NamedTuple, Protocol
 
@@ -282,8 +282,13 @@ class ListReader:
 
     def _clear_from(self, first: int) -> list[ListedStep]:
         """The lists from a step on, up to the first that is not clear."""
-        read = map(self.names.clear, self._given[first:], count(first))
-        return list(takewhile(bool, read))  # type: ignore[arg-type]
+        read = []
+        # By their numbers: a copy of the rest at each unclear list would be quadratic in the length of an answer.
+        for position in range(first, len(self._given)):
+            if (clear := self.names.clear(self._given[position], position)) is None:
+                break
+            read.append(clear)
+        return read
 
     def any_list(self, step: TopStep, position: int) -> ListedStep:
         """Read the list of a step entry by entry, whatever is in it."""
