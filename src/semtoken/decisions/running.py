@@ -230,13 +230,13 @@ class DecisionJob:
                 f"{self.target} holds {with_noun(done, 'line')}, and {self.source} only {n:,}: it was made "
                 "from other items. Name another output."
             )
+        asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
         for there, item in zip(islice(read_json_lines(self.target), done), self.items(), strict=False):
-            if fault := self._fault(there.value, item.value):
+            if fault := self._fault(there.value, item.value, asked):
                 raise InvalidInputError(f"{self.target}, line {there.number}: {fault}. Name another output.")
 
-    def _fault(self, written: Any, item: Any) -> str:
+    def _fault(self, written: Any, item: Any, asked: Mapping[str, AskedQuestion]) -> str:
         """The reason why a line of the output is not what this job would write for an item; empty if it is."""
-        asked = {name: AskedQuestion(question, self.options) for name, question in self.questions.items()}
         same = isinstance(written, dict) and isinstance(item, dict) and written.get("state") == item.get("state")
         if not same or not _are_answers(written.get("answers"), asked):
             return "the answer is to another item or question, or was read in another way"
