@@ -213,7 +213,7 @@ CORRECT = "correct"
 
 
 def judgements(work: CellPass, models: Models) -> Recorder:
-    """Record the verdicts of the judge after whom the work is named."""
+    """Record the verdicts of the judge whose name the work has."""
     choice = next(judge for judge in work.settings.judges if f"judge:{judge.name}" == work.name)
     judge = judge_from(choice, model=work.cell.model, dataset=work.cell.dataset)
 

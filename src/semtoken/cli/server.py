@@ -26,7 +26,7 @@ class NamedServer:
     model: str | None
     """The name of the model there; None where nobody gave one."""
     takes_key: bool
-    """Whether it may get the key: not at an address from a settings file that was merely found, perhaps another's."""
+    """True if the key may go there; false for an address in a settings file that was merely found."""
     endpoint: EndpointSection
 
     @property

@@ -370,7 +370,7 @@ class DoubtfulMass(NamedTuple):
     ambiguous: float
     """The part of `more` whose names fit both tokens that count and tokens that do not."""
     is_open: bool
-    """Whether the names of some of it leave open which token it is of."""
+    """True if the names of some of it leave open which token it is of."""
 
 
 def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, neutrality: bool) -> DoubtfulMass:

@@ -288,7 +288,7 @@ class StatedEnd(NamedTuple):
     """The meaning of the reason that an engine gives for the end of an answer."""
 
     cut: bool | None = None
-    """Whether the token limit ended it; None where no reason is given."""
+    """True if the token limit ended it; None where no reason is given."""
     notes: tuple[str, ...] = ()
     """Notes for a reader on an end that is none of the model's own."""
     broken: str | None = None

@@ -148,7 +148,7 @@ class KnownNames(Names):
         )
 
     def alike(self, chosen: int, others: Mapping[int, float]) -> Alike:
-        """Whether another token of the chosen one's name agrees; see `Names.alike`."""
+        """Say whether another token of the chosen one's name agrees; see `Names.alike`."""
         return Alike(namesakes=not (self._vocabulary.blank[chosen] or self._vocabulary.broken[chosen]))
 
     def is_blank(self, token: int) -> bool:

@@ -38,7 +38,7 @@ NAMELESS: Name = (None, None, None)
 
 
 def is_unnamed(name: Name) -> bool:
-    """Whether the engine's text does not identify the token, since it is empty or a part of a character."""
+    """Return True if the engine's text does not identify the token: it is empty, or a part of a character."""
     _, text, spelled = name
     return not spelled and (not text or REPLACEMENT in text)
 
@@ -50,7 +50,10 @@ def ends_inside(name: Name) -> bool:
 
 
 def is_borrowed(name: Name) -> bool:
-    """Whether a name may be that of a whole character, whose last piece the token is; see `without_borrowed_names`."""
+    """Return True for a name that may be of a whole character, of which the token is the last piece.
+
+    See `without_borrowed_names`.
+    """
     token_id, text, _ = name
     return token_id is None and is_unnamed(name) and bool((text or "").strip(REPLACEMENT))
 

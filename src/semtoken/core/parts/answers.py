@@ -63,11 +63,11 @@ class AnswerTokens:
     meaning: Sequence[float]
     """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
     neutral: Sequence[bool]
-    """Whether a token counts as certain under `meaning`: function words, blanks, special tokens [n]."""
+    """True for tokens that count as certain under `meaning`: function words, blanks, special tokens [n]."""
     digits: Sequence[bool]
-    """Whether a token's text holds a digit [n]."""
+    """True for tokens whose text holds a digit [n]."""
     forced: Sequence[bool]
-    """Whether a grammar left no choice [n]. Such tokens are left out of the aggregates and counted in `Part.forced`."""
+    """True where a grammar left no choice [n]: such tokens are not in the aggregates, but counted in `Part.forced`."""
     prose: PartEquality = "meaning"
     """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
     bounds: Mapping[PartEquality, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)

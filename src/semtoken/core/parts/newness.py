@@ -65,7 +65,7 @@ class _Word(NamedTuple):
     repeats: bool
     """Whether it stands in the question, in some form."""
     ends: bool
-    """Whether it is a letter that ends a sentence, as an article does not: "The symbol of iodine is I."."""
+    """True for a letter that ends a sentence, as an article does not: "The symbol of iodine is I."."""
 
     @property
     def is_content(self) -> bool:

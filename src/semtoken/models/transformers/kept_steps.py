@@ -34,7 +34,7 @@ class KeptSteps:
         """The error of a step that cannot be scored: from it on its generation has no scores."""
         self._looks_for_masks = False
         self.masked = False
-        """Whether some token of a scored step had no probability, where that was asked for."""
+        """True once some token of a scored step had no probability, where that was asked for."""
 
     def keep(self, rows: torch.Tensor, *, may_be_masked: bool) -> None:
         """Copy the logits [B, columns] of a new step, as others may change them before its tokens are known.

@@ -45,7 +45,7 @@ class _ReadRows:
     cache: Any
     """Keys and values of all rows; whoever goes on from a repeatable one takes a copy."""
     gaps: list[float]
-    """How far each row is from the plain pass, at the tokens that were looked at."""
+    """The distance of each row from the plain pass, at the tokens that were looked at."""
 
 
 def proof_of(model: Any, vocabulary: Vocabulary, padding: int) -> Proof:

@@ -292,7 +292,7 @@ class _Generation:
         self._vocabulary = scores.scorer.vocabulary
         self._stop_ids = frozenset(stop_ids)
         self._ends_are_known = True
-        """Whether `generate` has said at each step which answers go on."""
+        """True as long as `generate` has said at each step which answers go on."""
         self._lengths = [0] * len(ids)
         """Tokens of each answer until it ended, as far as that is known."""
         self._going_on = list(range(len(ids)))

@@ -51,6 +51,10 @@ OBJECT = (
     "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_logprobs` where it "
     "is made, or save the replies of the engine's server."
 )
+LLAMA_INDEX = (
+    "This is LlamaIndex's form, which lists the best tokens of each step and not which of them were written: save "
+    "`response.raw` too, which holds the reply of the server."
+)
 COHERE = (
     "This is Cohere's form, whose log-probabilities are of groups of tokens. Ask through its compatible API, which "
     "answers in OpenAI's."
@@ -63,13 +67,7 @@ FOREIGN: Mapping[Path, str] = {
     ("outputs", 0, "token_ids"): OBJECT,
     ("token_ids",): OBJECT,
     ("promptFeedback",): "Gemini declined the prompt: there is no answer to score.",
-    (
-        "logprobs",
-        0,
-        0,
-        "logprob",
-    ): "This is LlamaIndex's form, which lists the best tokens of each step and not which of "
-    "them were written: save `response.raw` too, which holds the reply of the server.",
+    ("logprobs", 0, 0, "logprob"): LLAMA_INDEX,
     ("completion_message",): "This is Llama Stack's form, which lists numbers by token under `logprobs_by_token`: ask "
     "its endpoint that is compatible with OpenAI's.",
     ("resps",): "This is a sample of lm-eval (EleutherAI's harness): it holds sums of given options and no tokens.",

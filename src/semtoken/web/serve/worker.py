@@ -37,7 +37,7 @@ class Worker:
         """Orders that the engine has, and has not ended."""
         self._closed = False
         self._ended = False
-        """Whether the thread takes no further order."""
+        """True once the thread takes no further order."""
         self._post: _Post | None = None
         self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
         self._thread.start()
