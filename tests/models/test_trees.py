@@ -36,6 +36,11 @@ def run(steps: Any, most: int | None) -> Any:
         return end.value
 
 
+def ends(backend: TransformersBackend, texts: Sequence[tuple[int, ...]], take: Any, behind: Any = None) -> Any:
+    """`read_ends` of whole texts, each a prompt with nothing behind it."""
+    return backend.read_ends(texts, [(number, ()) for number in range(len(texts))], take, behind)
+
+
 def assert_plain(
     backend: TransformersBackend, texts: Sequence[tuple[int, ...]], seen: Mapping[int, torch.Tensor]
 ) -> None:
@@ -57,16 +62,16 @@ def test_every_text_has_the_logits_of_a_plain_pass(
     for asked in (ASKED, FURTHER):
         texts, seen = [start + text for text in asked], dict[int, torch.Tensor]()
         with passes_of(backend.model) as passes:
-            behind = run(backend.read_ends(texts, seen.__setitem__, behind), most)
+            behind = run(ends(backend, texts, seen.__setitem__, behind), most)
         assert max(tokens for _, tokens in passes) <= (most or 512)
         assert_plain(backend, texts, seen)
 
 
 def test_a_text_that_was_read_before_has_its_logits_too() -> None:
     backend, seen = proved(), dict[int, torch.Tensor]()
-    behind = run(backend.read_ends(ASKED, lambda number, row: None), None)
+    behind = run(ends(backend, ASKED, lambda number, row: None), None)
     texts = [(*ASKED[2], 11), ASKED[0][:3]]  # the second is the beginning of three
-    run(backend.read_ends(texts, seen.__setitem__, behind), None)
+    run(ends(backend, texts, seen.__setitem__, behind), None)
     assert_plain(backend, texts, seen)
 
 
@@ -74,7 +79,7 @@ def test_what_was_read_is_not_read_again_where_texts_go_on_from_it() -> None:
     backend, behind, known = proved(), None, set[tuple[int, ...]]()
     for asked in (ASKED, FURTHER):
         with passes_of(backend.model) as passes:
-            behind = run(backend.read_ends(asked, lambda number, row: None, behind), None)
+            behind = run(ends(backend, asked, lambda number, row: None, behind), None)
         beginnings = {text[:length] for text in asked for length in range(1, len(text) + 1)}
         assert sum(tokens for _, tokens in passes) == len(beginnings - known)
         known |= beginnings

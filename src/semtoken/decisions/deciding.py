@@ -16,6 +16,7 @@ from semtoken.decisions.reading import PreparedPrompt, option_masses
 from semtoken.decisions.spellings import OptionSpelling, spellings_of
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
+from semtoken.models.prompt_ids import common_beginning
 from semtoken.support.inputs import instance, listed
 
 MOST_TOKENS = 65_536
@@ -239,7 +240,7 @@ def _prompt_ids(source: PromptSource, texts: Iterable[str]) -> list[tuple[int, .
         _check_text(source, text)
         ids = tuple(prompt_tokens(source.tokenizer, text))
         _check_length(source, ids)
-        read += len(ids) - _common_beginning(made[-1] if made else (), ids)
+        read += len(ids) - common_beginning(made[-1] if made else (), ids)
         tokenised += len(ids)
         if read > MOST_TOKENS or tokenised > MOST_SHARED_TOKENS:
             raise InvalidInputError(
@@ -256,10 +257,4 @@ def shared_size(prompts: Sequence[Sequence[int]]) -> int:
     >>> shared_size([[1, 2, 3], [1, 2, 4, 5]])
     5
     """
-    return sum(len(ids) - _common_beginning(prompts[i - 1] if i else (), ids) for i, ids in enumerate(prompts))
-
-
-def _common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
-    """The number of tokens that two prompts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return sum(len(ids) - common_beginning(prompts[i - 1] if i else (), ids) for i, ids in enumerate(prompts))

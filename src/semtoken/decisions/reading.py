@@ -20,9 +20,11 @@ from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Backend
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
+Place: TypeAlias = tuple[int, Path]
+"""The number of a prompt, and the tokens behind it."""
 Look: TypeAlias = Callable[..., Generator[int, int | None, tuple[list[LogMasses], Any]]]
-"""Takes texts, the tokens to look up behind each, and what was read before; gives the log-probabilities of these
-tokens, text by text, and what texts that go on from these can be read behind.
+"""Takes prompts, places, the tokens to look up at each, and what was read before; gives the log-probabilities of these
+tokens, place by place, and what texts that go on from the places can be read behind.
 """
 AT_ONCE = 32
 """The number of texts that are read together where an engine reads each as a prompt with a reply."""
@@ -70,23 +72,23 @@ def _masses_of_group(
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     readers = [OptionReader(prompt.spellings) for prompt in prompts]
     # Two looks are enough: all spellings that are worth it are followed to their ends at once.
-    ends, first_tokens = [prompt.ids for prompt in prompts], [reader.first_tokens for reader in readers]
-    starts, read = yield from look(ends, first_tokens, None)
+    ids = [prompt.ids for prompt in prompts]
+    ends = [(number, ()) for number in range(len(prompts))]
+    starts, read = yield from look(ids, ends, [reader.first_tokens for reader in readers], None)
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, by_path in enumerate(wanted) for path in by_path]
     tokens = [by_path[path] for by_path in wanted for path in by_path]
     # Most questions have options of one token each, and need no second look.
-    texts = [(*prompts[place].ids, *path) for place, path in places]
-    log_masses, _ = (yield from look(texts, tokens, read)) if texts else ([], None)
+    log_masses, _ = (yield from look(ids, places, tokens, read)) if places else ([], None)
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
-    for (place, path), ids, (low, high) in zip(places, tokens, log_masses, strict=True):
+    for (place, path), asked, (low, high) in zip(places, tokens, log_masses, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
-        further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
+        further[place][path] = dict(zip(asked.tolist(), pairs, strict=True))
     return [reader.masses(by_path) for reader, by_path in zip(readers, further, strict=True)]
 
 
 def _look_in_trees(
-    backend: Any, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], behind: Any
+    backend: Any, prompts: Sequence[tuple[int, ...]], places: Sequence[Place], tokens: Sequence[IdArray], behind: Any
 ) -> Generator[int, int | None, tuple[list[LogMasses], Any]]:
     """A `Look` of a model that reads trees."""
     masses: dict[int, LogMasses] = {}
@@ -94,18 +96,19 @@ def _look_in_trees(
     def take(number: int, row: Any) -> None:
         masses[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
-    behind = yield from backend.read_ends(texts, take, behind)
-    return [masses[number] for number in range(len(texts))], behind
+    behind = yield from backend.read_ends(prompts, places, take, behind)
+    return [masses[number] for number in range(len(places))], behind
 
 
 def _look_in_replies(
-    backend: Backend, texts: Sequence[tuple[int, ...]], tokens: Sequence[IdArray], _: None
+    backend: Backend, prompts: Sequence[tuple[int, ...]], places: Sequence[Place], tokens: Sequence[IdArray], _: None
 ) -> Generator[int, int | None, tuple[list[LogMasses], None]]:
     """A `Look` of an engine that reads replies only: each text is given one of one token, whichever it is."""
     looked = _LookedUp(tokens)
+    texts = [(*prompts[number], *path) for number, path in places]
     backend.read(texts, [[int(ids[0])] for ids in tokens], [looked], batch_size=AT_ONCE)
     yield 0
-    return [looked.found[number] for number in range(len(texts))], None
+    return [looked.found[number] for number in range(len(places))], None
 
 
 def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:

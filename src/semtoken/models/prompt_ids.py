@@ -248,6 +248,12 @@ def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
     raise VocabularyError("The tokenizer has neither a padding nor an end-of-sequence token; set tokenizer.pad_token.")
 
 
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """The number of tokens that two prompts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
     """The seed of one sample's random numbers. It depends on the prompt and not on the order of the questions."""
     digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()

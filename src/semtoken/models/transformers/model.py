@@ -63,7 +63,7 @@ from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.together import RowWriter
-from semtoken.models.transformers.trees import ReadTexts, read_ends, read_trunk
+from semtoken.models.transformers.trees import Place, ReadTexts, read_ends, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
@@ -424,12 +424,13 @@ class TransformersBackend(OwnTokens):
 
     def read_ends(
         self,
-        texts: Sequence[tuple[int, ...]],
+        prompts: Sequence[tuple[int, ...]],
+        places: Sequence[Place],
         take: Callable[[int, torch.Tensor], None],
         behind: ReadTexts | None = None,
     ) -> Generator[int, int | None, ReadTexts]:
         """Read texts together, as a model does that reads trees; see `semtoken.models.transformers.trees.read_ends`."""
-        return read_ends(self.passes, self.read_before, texts, take, behind)
+        return read_ends(self.passes, self.read_before, prompts, places, take, behind)
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0, what: str = "has") -> None:
         """Check that sequences can be read, with so many tokens `more`; `what` says what a prompt's sequence holds."""

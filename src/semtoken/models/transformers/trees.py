@@ -6,17 +6,20 @@ that come before it in its own text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from semtoken.models.prompt_ids import common_beginning
 from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, copied, shared_beginning
 from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 
+Place: TypeAlias = tuple[int, tuple[int, ...]]
+"""The number of a prompt, and the tokens behind it."""
 MOST_NODES = 512
 """The most tokens of a tree besides what all its texts begin with. Its mask is as large as their square."""
 CHUNK = 512
@@ -98,9 +101,8 @@ class ReadTexts:
     cache: Any
     """Keys and values of trunk and tree."""
 
-    def has(self, text: Sequence[int]) -> bool:
-        """Whether all of a text that begins with the trunk was read: the logits behind it are not kept."""
-        tail = tuple(text[len(self.trunk) :])
+    def has(self, tail: tuple[int, ...]) -> bool:
+        """Whether all of a text was read that has this tail behind the trunk: the logits behind it are not kept."""
         return any(read[: len(tail)] == tail for read in self.tails)
 
 
@@ -108,23 +110,24 @@ class ReadTexts:
 def read_ends(
     passes: Passes,
     read_before: ReadBefore,
-    texts: Sequence[tuple[int, ...]],
+    prompts: Sequence[tuple[int, ...]],
+    places: Sequence[Place],
     take: Callable[[int, torch.Tensor], None],
     behind: ReadTexts | None = None,
 ) -> Generator[int, int | None, ReadTexts]:
     """Read texts in as few passes as possible; `take` gets the number of each, and the logits [columns] behind it.
     Those that were read before (`behind`) are not read again where all of the texts go on from them.
 
+    A text is given by its place: it is a prompt with a few tokens behind it, and there may be thousands of a long one.
     The model must read trees (`TransformersBackend.reads_trees`). The generator pauses as `read_trunk` does, and gives
     what others can go on from.
     """
-    if behind is None or any(map(behind.has, texts)):
-        trunk = shared_beginning(texts)
+    trunk = shared_beginning(prompts) if behind is None else behind.trunk
+    tails = [(*prompts[number][len(trunk) :], *path) for number, path in places]
+    if behind is None or any(map(behind.has, tails)):
         behind = ReadTexts(trunk, [], 0, (yield from read_trunk(passes, read_before, trunk)))
-    tails, read_on = [text[len(behind.trunk) :] for text in texts], behind
-    order = sorted(range(len(texts)), key=tails.__getitem__)  # so that those with one beginning stay together
-    for group in groups_of([tails[number] for number in order], MOST_NODES):
-        numbers = [order[place] for place in group]
+    read_on = behind
+    for numbers in _small_trees(tails):
         # A tree of more texts has the nodes of the first ones at its beginning, so the cache of these fits.
         together = [*behind.tails, *(tails[number] for number in numbers)]
         tree, cache = TokenTree.of(together), copied(behind.cache)
@@ -132,15 +135,30 @@ def read_ends(
         while first < len(tree.ids):
             stop = min(first + ((yield read) or len(tree.ids)), len(tree.ids))
             wanted = sorted({end for end in ends if first <= end < stop}) or [first]
-            output = tree.read(passes, len(behind.trunk), range(first, stop), np.array(wanted), cache)
+            output = tree.read(passes, len(trunk), range(first, stop), np.array(wanted), cache)
             rows = dict(zip(wanted, output.logits[0], strict=True))
             for number, end in zip(numbers, ends, strict=True):
                 if first <= end < stop:
                     take(number, rows[end])
             float(output.logits[0, -1, 0])  # as in `Passes.piece`
             cache, read, first = cache_of(output), stop - first, stop
-        read_on = ReadTexts(behind.trunk, together, len(tree.ids), cache)
+        read_on = ReadTexts(trunk, together, len(tree.ids), cache)
     return read_on
+
+
+def _small_trees(tails: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
+    """The numbers of texts that are read as one tree of at most `MOST_NODES` tokens; a longer text is alone."""
+    group: list[int] = []
+    nodes = 0
+    for number in sorted(range(len(tails)), key=tails.__getitem__):  # so that those with one beginning stay together
+        tail = tails[number]
+        new = len(tail) - common_beginning(tails[group[-1]] if group else (), tail)
+        if group and nodes + new > MOST_NODES:
+            yield group
+            group, nodes, new = [], 0, len(tail)
+        group.append(number)
+        nodes += new
+    yield group
 
 
 @torch.inference_mode()
