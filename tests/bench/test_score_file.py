@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.bench.score_file import Item, ScoringJob, score_items
+from semtoken.bench.score_file import Item, ScoringJob, read_items, score_items
 from semtoken.bench.score_file.lines import RESULT_FIELDS, BadLine, item_of
 from semtoken.bench.score_file.output import _open_to_append, append
 from semtoken.clustering.token_clusters import TokenClusters
@@ -280,6 +280,15 @@ def test_scores_of_an_earlier_command_are_replaced(job: ScoringJob, engine: Draw
         record["response"] for record in read_lines(job.target)
     ]
     assert set(engine.calls[6:]) == {-4, -3}  # what was generated before is scored now
+
+
+def test_a_number_that_lines_had_by_an_earlier_name_is_read_and_not_carried_on(tmp_path: Path) -> None:
+    """It is the score of the method `length_normalized` now, and would stand beside it for another answer."""
+    write_records(tmp_path / "old.csv", [{"prompt": "a", "length_normalized_uncertainty": 0.25, "mine": "b"}])
+    [line] = read_records(tmp_path / "old.csv")
+    assert line.fields["length_normalized_uncertainty"] == 0.25
+    [item] = read_items(tmp_path / "old.csv")
+    assert isinstance(item, Item) and item.record == {"prompt": "a", "mine": "b"}
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

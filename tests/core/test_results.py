@@ -261,11 +261,6 @@ def test_span_uncertainty() -> None:
             SCORED.span_uncertainty(*ends)
 
 
-def test_length_normalized_uncertainty_is_of_the_geometric_mean() -> None:
-    assert SCORED.length_normalized_uncertainty == pytest.approx(1 - 0.475230 ** (1 / 5))
-    assert IMPOSSIBLE.length_normalized_uncertainty == 1
-
-
 def test_uncertainty_and_confidence_are_two_sides() -> None:
     assert SCORED.sequence_uncertainty + SCORED.confidence == pytest.approx(1)
     assert SCORED.confidence == pytest.approx(0.475230)

@@ -312,7 +312,6 @@ def test_impossible_tokens_make_the_score_minus_infinity() -> None:
     scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
     assert scored.log_confidence == -math.inf
     assert scored.sequence_uncertainty == 1
-    assert scored.length_normalized_uncertainty == 1
 
 
 # --- in one pass and bounded memory ------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import gmean
 
 import semtoken
 from semtoken import methods
@@ -81,6 +82,8 @@ def test_generated_and_read_answers_have_the_same_scores(stc: Any) -> None:
         assert other.scores == pytest.approx(one.scores, rel=1e-4, abs=1e-4)
         assert one.scores["stc"] == pytest.approx(one.sequence_uncertainty)
         assert one.scores["perplexity"] == pytest.approx(-one.log_probability / one.n_tokens)
+        typical = gmean([token.agreeing_probability for token in one.tokens])
+        assert one.scores["length_normalized"] == pytest.approx(1 - typical)
         new_word = one.new_word_confidence(PROMPTS[made.index(one)])
         assert new_word is None or math.exp(-one.scores["mean_new_word"]) == pytest.approx(new_word)
         weakest = min(part.confidence for part in one.parts("phrase"))
@@ -394,6 +397,8 @@ def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
     for name in names:
         low, high = found.score_bounds.get(name, (found.scores[name],) * 2)
         assert low - 1e-4 <= exact.scores[name] <= high + 1e-4, name
+    typical = (1 - np.array(found.sequence_uncertainty_interval)) ** (1 / found.n_tokens)
+    assert found.score_bounds["length_normalized"] == pytest.approx(tuple(1 - typical))
     with pytest.raises(InvalidInputError, match="rauq cannot be known from the best tokens"):
         semtoken.score_reply(reply, stc.clusters, methods=["rauq"])
 

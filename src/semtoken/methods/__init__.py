@@ -45,7 +45,14 @@ from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_o
 from semtoken.methods.self_evaluation import p_true
 from semtoken.methods.semantic import conu, nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
-from semtoken.methods.words import confidence, mean_new_word, new_phrases, phrase_and_mean, weakest_phrase
+from semtoken.methods.words import (
+    confidence,
+    length_normalized,
+    mean_new_word,
+    new_phrases,
+    phrase_and_mean,
+    weakest_phrase,
+)
 
 __all__ = [
     "METHODS",
@@ -64,6 +71,7 @@ __all__ = [
     "first_content_step",
     "is_function_word_text",
     "jaccard_affinity",
+    "length_normalized",
     "ln_entropy",
     "lowest_group_confidence",
     "max_token_entropy",

@@ -1,4 +1,4 @@
-"""Methods of one pass that read the words of a scored answer, and the one that heads every answer.
+"""Methods of one pass that read a scored answer: its words, all its tokens, and the one that heads every answer.
 
 `InvalidInputError` where an answer has neither the words or phrases that a method reads nor a token.
 """
@@ -129,6 +129,33 @@ def new_phrases(new_phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     if not _any(new_phrase_log_probs):
         return math.inf
     return -of_phrases(log_probs(new_phrase_log_probs, "new_phrase_log_probs").tolist()) + 0.0
+
+
+@_of_words(title="Length-normalized", needs=("default_log_score", "log_probs"), range=(0.0, 1.0))
+def length_normalized(log_confidence: float, greedy_logprobs: npt.ArrayLike) -> float:
+    """One minus the geometric mean of the agreeing probabilities of all tokens, U = 1 - exp(log_confidence / T).
+
+    Unlike the product over all tokens it does not grow with the length of the answer.
+
+    Parameters
+    ----------
+    log_confidence : float, at most 0
+        As in `confidence`.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`; only its length is read.
+
+    Returns
+    -------
+    float in [0, 1]
+        0 for a certain answer; 1 for an empty one, and where nothing agreed with a token.
+
+    References
+    ----------
+    Malinin and Gales 2021, "Uncertainty estimation in autoregressive structured prediction", for the probabilities of
+    tokens; of agreeing ones of this project, 2026.
+    """
+    logs = log_probs(greedy_logprobs, "greedy_logprobs")
+    return -math.expm1(float(log_probs([log_confidence], "log_confidence")[0]) / len(logs)) + 0.0
 
 
 @_of_words(title="Confidence", needs=("default_log_score", "new_phrase_log_probs", "log_probs", "text"))

@@ -34,7 +34,6 @@ RESULT_FIELDS = (
     "sequence_uncertainty",
     "log_confidence",
     "log_probability",
-    "length_normalized_uncertainty",
     "neutral_only",
     "empty",
     "truncated",
@@ -61,7 +60,10 @@ PART_FIELDS = (
 )
 """These fields of `semtoken.core.parts.Part` are written for a part of an answer, with its flags."""
 REPLACED = frozenset(
-    {*RESULT_FIELDS, *CALIBRATOR_FIELDS} | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
+    {*RESULT_FIELDS, *CALIBRATOR_FIELDS}
+    | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
+    # now `score_length_normalized`, where that method is asked for
+    | {"length_normalized_uncertainty"}
 )
 """Fields that an earlier command wrote; they are not carried through, since they are written again."""
 

@@ -317,11 +317,6 @@ class ScoredAnswer:
         """
         return share_confidence(self.tokens, math.exp(self.log_confidence))
 
-    @property
-    def length_normalized_uncertainty(self) -> float:
-        """1 - geometric mean of the agreeing probabilities, in [0, 1]. Not the paper's score."""
-        return -math.expm1(self.log_confidence / max(len(self.tokens), 1)) + 0.0
-
     def span_uncertainty(self, start: int, end: int) -> float:
         """1 - product of the agreeing probabilities of the tokens that touch `text[start:end]`, in [0, 1].
 
@@ -446,7 +441,6 @@ class ScoredAnswer:
             "log_confidence": self.log_confidence,
             "log_confidence_interval": self.log_confidence_interval,
             "log_probability": self.log_probability,
-            "length_normalized_uncertainty": self.length_normalized_uncertainty,
             "neutral_only": self.neutral_only,
             "empty": self.empty,
             "truncated": self.truncated,

@@ -54,7 +54,7 @@ NUMBERS = (
     "confidence",
     "log_confidence",
     "log_probability",
-    "length_normalized_uncertainty",
+    "length_normalized_uncertainty",  # of lines written before it was the method `length_normalized`
     "line",
 )
 FLAGS = ("neutral_only", "empty", "truncated")
