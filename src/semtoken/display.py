@@ -39,7 +39,7 @@ class ColouredSpan:
     """A stretch of the answer that is shown in one color: one token, or several that share a character."""
 
     text: str
-    """What to show: blank terminators as `↵` or `∎`, control characters as escapes."""
+    """The text to show: blank terminators as `↵` or `∎`, control characters as escapes."""
     tokens: tuple[ScoredToken, ...]
     """The tokens of the stretch; none for text that no token covers."""
 

@@ -26,7 +26,7 @@ HOW_TO_SCORE = (
     "Score prompts or questions with `semtoken score FILE -o scored.jsonl`, "
     "replies of a server with `semtoken check FILE -o scored.jsonl`."
 )
-"""What to do with a file of answers without scores, for messages."""
+"""Advice on a file of answers without scores, for messages."""
 
 
 class SemtokenError(Exception):

@@ -32,10 +32,10 @@ class StreamedToken:
     id: int
     """The id of the token in the vocabulary."""
     text: str
-    """What the answer's text gained; empty while a character may not be whole. What is held back at the end of the
+    """The text that the answer gained; empty while a character may not be whole. What is held back at the end of the
     answer is in the text of `AnswerStream.result` only."""
     running: Running
-    """What is known of the score after this token."""
+    """The score as far as it is known after this token."""
 
 
 class AnswerStream:

@@ -30,7 +30,7 @@ from semtoken.clustering.tiles import CpuTiles, resolve, tiles_on
 log = logging.getLogger(__name__)
 
 SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192
-"""How many rows a block has: tiles of short rows should stay in the cache, long rows and devices want larger
+"""The number of rows of a block: tiles of short rows should stay in the cache, long rows and devices want larger
 products."""
 MOST_PAIR_BYTES = 5_000_000_000
 """The most bytes for pairs that are worth having; more would hardly save another pass over the distances."""
@@ -45,7 +45,7 @@ class Distinct:
     nodes: NDArray[np.int64]
     """Rows that differ from each other, ascending."""
     weight: NDArray[np.int64]
-    """How many rows each of them stands for."""
+    """The number of rows that each of them stands for."""
     equal: NDArray[np.int64]
     """Pairs (row, later row equal to it)."""
     zeros: NDArray[np.int64]
@@ -86,7 +86,7 @@ class MemoryPlan:
     fixed: int
     """Bytes for blocks, tiles and a few numbers per row."""
     room: int
-    """How many pairs may be kept at a time."""
+    """The most pairs that may be kept at a time."""
 
 
 def agglomerate(

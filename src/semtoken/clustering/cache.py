@@ -44,7 +44,7 @@ class CachedClusters:
     """The `ClusterSettings` that affect the labels, by name."""
     vocabulary_size: int
     size: int
-    """How many bytes it takes on disk."""
+    """The number of bytes that it takes on disk."""
     created: str
     """Time of making, in UTC (ISO 8601)."""
 

@@ -18,10 +18,10 @@ from semtoken.clustering.tiles import CpuTiles
 log = logging.getLogger(__name__)
 
 STEPS = 10_000
-"""How many steps of the chain there are between two looks at the clock and at Ctrl-C."""
+"""The number of steps of the chain between two looks at the clock and at Ctrl-C."""
 FLOPS_PER_PAIR = 100_000
-"""How many operations of the product there have to be for each pair that is kept: keeping it then takes less than a
-tenth of the time of a pass."""
+"""The fewest operations of the product for each pair that is kept: keeping it then takes less than a tenth of the time
+of a pass."""
 FEWEST_PAIRS = 128
 """The fewest pairs per row that are worth having room for, even if products are cheap."""
 SMALL = 1_000_000

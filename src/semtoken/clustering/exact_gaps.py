@@ -59,7 +59,7 @@ class ExactGaps:
         self._tiles, self._level = tiles, level
         least, most = half_norms(tiles, level.order)
         self.slack = np.float32(ROUNDING * np.sqrt(tiles.rows.width) * 2 * most)
-        """How far a gap may be from the exact one."""
+        """The most by which a gap may be off."""
         self.refined = np.float32(CLOSENESS * 2 * least if close else 0.0)
         """Gaps below this one were computed from differences."""
 

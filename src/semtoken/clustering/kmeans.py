@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 Floats: TypeAlias = NDArray[np.float32]
 
 TILE = 1024
-"""How many rows a block has, and the most seeds that are proposed together."""
+"""The number of rows of a block, and the most seeds that are proposed together."""
 MOST_DRAWS, FEWEST = 10_000, 3
 """For each of k seeds, 2 + log(k) rows are drawn, as scikit-learn does, but no more than so many in all, unless that
 leaves fewer than three for each: the more seeds there are, the less each of them matters."""

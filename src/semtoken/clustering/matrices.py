@@ -56,7 +56,7 @@ class Origin:
     commit: str | None = None
     """Commit of the hub id; None for a folder, a file or a model in memory."""
     quantization: str | None = None
-    """How the embeddings were stored before they were made float32, such as "Q8_0"."""
+    """The form in which the embeddings were stored before they were made float32, such as "Q8_0"."""
 
 
 def matrices_of(model_or_path: Any, revision: str | None) -> tuple[Origin, Callable[[Embedding], Pair]]:

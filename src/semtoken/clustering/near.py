@@ -23,7 +23,7 @@ BYTES_PER_PAIR = 24
 """Bytes that a kept pair takes: 8 in the chunk that a tile gives, and 8 in the list of each end. The former are freed
 as the latter fill."""
 SAMPLED_ROWS = 192
-"""How many clusters are sampled at most, whose distances to all others decide the threshold."""
+"""The most clusters that are sampled; their distances to all others decide the threshold."""
 EVERYTHING = np.float32(np.finfo(np.float32).max)
 """The threshold that keeps all pairs."""
 

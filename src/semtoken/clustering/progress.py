@@ -18,7 +18,7 @@ from semtoken.clustering.merges import Merges
 Progress: TypeAlias = Callable[[str, float, float | None], None]
 """Called as progress(phase, fraction done, seconds left or None), a few times a second, in the calling thread."""
 SETTLED, ENOUGH = 5.0, 0.05
-"""How many seconds a phase must have run, and what share of its work it must have done, before we estimate the time
+"""The seconds that a phase must have run, and the share of its work that it must have done, before we estimate the time
 left: any earlier, it would be a guess."""
 
 Did: TypeAlias = Callable[[float], None]
@@ -124,7 +124,7 @@ class CutReport:
     singletons: float
     """Share of the clusters that hold one row."""
     largest: int
-    """How many rows the largest cluster holds."""
+    """The number of rows in the largest cluster."""
     sizes: Mapping[str, int]
     """Number of clusters by size: '1', '2', '3-4', '5-8', ... rows."""
 

@@ -27,7 +27,7 @@ from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
 from semtoken.support.arrays import IntArray
 
 PLACES = 16
-"""How many near neighbors are remembered for every cluster."""
+"""The number of near neighbors that are remembered for every cluster."""
 SOME = 256
 """For how many clusters the means are computed at a time, which takes a few more copies of them."""
 SLACK = 0.7

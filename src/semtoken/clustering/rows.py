@@ -27,7 +27,7 @@ from semtoken.support.extras import require
 AnyArray: TypeAlias = NDArray[Any]
 
 CHUNK = 4096
-"""How many rows are read at a time while the table is checked."""
+"""The number of rows that are read at a time while the table is checked."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import CpuTiles, Pairs
 
 PAIRS_PER_ROW = 32
-"""How many pairs are gathered for each row before they are thinned."""
+"""The number of pairs that are gathered for each row before they are thinned."""
 SAMPLED_ROWS = 512
-"""How many rows are sampled, whose distances to all others bound the height of the cut from above."""
+"""The number of rows that are sampled; their distances to all others bound the height of the cut from above."""
 
 
 def single_merges(

@@ -38,7 +38,7 @@ from semtoken.support.text import did_you_mean
 LabelArray = npt.NDArray[np.int32]
 
 CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
-"""How many of the largest clusters a notebook shows, and how many tokens of each."""
+"""The number of the largest clusters that a notebook shows, and that of the tokens shown of each."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ClusterSettings:
     """Settings for making clusters from a token table. The defaults are the paper's; see `TokenClusters.from_model`."""
 
     n_clusters: int = 16_000
-    """How many clusters there are to be, at most as many as tokens."""
+    """The number of clusters to make, at most that of the tokens."""
     algorithm: Algorithm = "agglomerative"
     """`agglomerative` or `kmeans`."""
     linkage: Linkage = "complete"

@@ -164,7 +164,7 @@ class _Reading:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
         self._ranges: list[tuple[int, int]] = []
         self._characters = 0
-        """How many are whole, or known to be broken."""
+        """The number of characters that are whole, or known to be broken."""
         self._waiting: list[int] = []
         """The token of each byte that is waiting for the rest of its character."""
 

@@ -23,7 +23,7 @@ from semtoken.support import inputs
 from semtoken.support.arrays import BoolArray, IdArray, as_ids
 
 ByteErrors = Literal["replace", "run", "each"]
-"""How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for
+"""The way in which bytes that are not UTF-8 are decoded: one U+FFFD for each broken character (byte-level BPE), for
 each byte of a run of byte tokens that is broken anywhere (`ByteFallback`), or for each broken byte (SentencePiece)."""
 
 
@@ -66,7 +66,7 @@ class Vocabulary:
     byte_tokens: BoolArray
     """Tokens that stand for one raw byte, such as `<0x0A>` (bool [V])."""
     byte_errors: ByteErrors = "replace"
-    """How bytes that are no whole character are decoded: one replacement character for each broken character, for each
+    """The way in which broken bytes are decoded: one replacement character for each broken character, for each
     byte of a broken run of byte tokens, or for each broken byte."""
     clean_up: bool = False
     """Whether decoding removes blanks before punctuation, as that of word-piece tokenizers of transformers does."""

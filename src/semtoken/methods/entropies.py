@@ -24,10 +24,10 @@ from semtoken.support.inputs import text as text_of
 WINDOW, GROUP = 4, 8
 """The number of steps of a window of TRACE and of a group of DeepConf."""
 CONTENT_BEST, GROUP_BEST, EPR_BEST = 20, 20, 15
-"""How many of the best tokens of each step the published methods read: first content entropy, DeepConf and EPR."""
+"""The number of best tokens of a step that the published methods read: first content entropy, DeepConf and EPR."""
 ROUNDING, NEGLIGIBLE = 1e-9, 1e-6
-"""How far from 1 the listed probabilities of a step may sum: the first for a step that counts as listed whole, the
-second for one whose unlisted tokens add next to nothing to the entropy."""
+"""The most that the sum of a step's listed probabilities may differ from 1: first where the step counts as listed
+whole, then where its unlisted tokens add next to nothing to the entropy."""
 
 _of_entropies = partial(method, family="entropy")
 

@@ -241,7 +241,7 @@ def _columns_above(row: Any, least: float) -> tuple[IdArray, FloatArray]:
 
 
 LARGEST_VOCABULARY = 2**20
-"""How many tokens a vocabulary of unknown size is assumed to have. No model in use has as many."""
+"""The number of tokens that a vocabulary of unknown size is assumed to have. No model in use has as many."""
 _LEAST = -1e4
 """Stands for the logarithm of 0 in sums: its probability is 0 in every precision, and it is finite."""
 

@@ -45,8 +45,8 @@ class PreparedMetric:
 
     answers: JudgedAnswers
     weighted: Callable[[FloatArray], FloatArray]
-    """How often each answer counts, [b, n] -> the metric, [b], NaN where it is undefined. A row of ones stands for the
-    data as given."""
+    """The metric, [b], by the times that each answer counts, [b, n]; NaN where it is undefined. A row of ones stands
+    for the data as given."""
     undefined: str
     """Why the metric has no value on the data as given; empty if it has one."""
 

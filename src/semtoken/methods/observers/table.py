@@ -118,7 +118,7 @@ class TokenNumbers(PerStep):
 
 
 MOST = 20
-"""How many of the best log-probabilities of each step are kept: as many as APIs list, and as any method here reads."""
+"""The most log-probabilities that are kept of each step: as many as APIs list, and as any method here reads."""
 
 
 @statistic("token_entropies")

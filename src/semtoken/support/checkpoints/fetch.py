@@ -37,7 +37,7 @@ TERMS = "TERMS.html"
 HUB_SECONDS = 5.0
 BLOCK = 1 << 20
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, ValueError, RuntimeError)
-"""What `zipfile` raises where an archive is damaged: it believes the fields of one."""
+"""The errors of `zipfile` where an archive is damaged: it believes the fields of one."""
 HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*", "README.md")
 
 

@@ -37,11 +37,11 @@ class CatalogueModel:
     name: str
     """The name that `--model` takes."""
     title: str
-    """What the model is, for people."""
+    """A description of the model for people."""
     quantization: str
-    """How the packaged weights are stored, embeddings first: "Q8_0 in Q4_1"."""
+    """The form of the packaged weights, embeddings first: "Q8_0 in Q4_1"."""
     pieces: tuple[PackagedFile, ...]
-    """Where its GGUF file is packaged; several pieces are joined in order."""
+    """The places at which its GGUF file is packaged; several pieces are joined in order."""
     sha256: str
     """The SHA-256 of the whole GGUF file."""
     size: int
@@ -55,7 +55,7 @@ class CatalogueModel:
     chat: bool
     """Whether it is tuned for chat; otherwise it is a base model, which continues text."""
     vocabulary: int
-    """How many tokens its vocabulary has."""
+    """The number of tokens in its vocabulary."""
     terms: PackagedFile | None = None
     """Terms of use that you have to accept before the model is fetched."""
     clusters: Path | None = None
@@ -132,7 +132,7 @@ class ModelSource:
     """The places of a model's weights, tokenizer and token table."""
 
     name: str
-    """What the user called it."""
+    """The name that the user gave."""
     path: str
     """A directory, a `.gguf` file or a hub id: for the token table and for llama.cpp."""
     clusters: Path | None = None

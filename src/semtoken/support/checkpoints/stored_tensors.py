@@ -26,7 +26,7 @@ class StoredTensor:
     """Its type as the file names it, such as "BF16"."""
     shape: tuple[int, ...]
     start: int
-    """Where its bytes begin in the file."""
+    """The place in the file at which its bytes begin."""
 
     @property
     def dtype(self) -> str | None:

@@ -30,10 +30,10 @@ SLACK = 2**27
 """Numbers that it may have besides, such as the masks that older models build for each layer."""
 
 GROWTH = 100
-"""How many times longer a tokenizer's normalizer may make a text."""
+"""The factor by which a tokenizer's normalizer may make a text longer."""
 
 BESIDE = re.compile(r"\(\?<?[=!]|\\[bBGKzZA]")
-"""What matches a place between characters."""
+"""A pattern that matches a place between characters."""
 
 TRIAL_SECONDS = 60
 

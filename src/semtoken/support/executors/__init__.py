@@ -99,9 +99,9 @@ class LinesWork(Work):
     """
 
     folder: Path
-    """Where the files of shards lie until their lines are appended."""
+    """The folder of the shards' files until their lines are appended."""
     size: int
-    """How many lines a shard has."""
+    """The number of lines of a shard."""
     load: Callable[[], Any]
     """Loads what makes the lines; sent to other processes."""
 

@@ -13,7 +13,7 @@ from semtoken.support.executors import Work
 from semtoken.support.extras import require
 
 MOST_LOSSES = 3
-"""How many workers may be lost at the same shard, or while they start, before the work is given up."""
+"""The most workers that may be lost at the same shard, or while they start, before the work is given up."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class RayExecutor:
     """
 
     workers: int = 1
-    """How many shards are made at the same time."""
+    """The number of shards that are made at the same time."""
     cpus_per_worker: float | None = None
     """Cores of each worker; by default those of the cluster are shared out among the workers."""
     gpus_per_worker: float = 0
@@ -63,7 +63,7 @@ class RayExecutor:
     def _run(self, ray: Any, work: Any, shards: Sequence[int], done: Callable[[int], None]) -> None:
         waiting, made = deque(shards), 0
         under_way: dict[Any, tuple[int, int | None]] = {}
-        """What workers are at, by Ray's reference: the number of the worker, and its shard; None: it opens the work."""
+        """The tasks of workers by Ray's reference: the number of the worker, and its shard; None: it opens the work."""
         losses: Counter[int | None] = Counter()
 
         def open_work(number: int) -> None:

@@ -12,7 +12,7 @@ from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE
 
 DECODER = json.JSONDecoder()
 BEHIND = (",", "]", " ", "\n", "\r", "\t")
-"""What may stand behind an element."""
+"""The characters that may stand behind an element."""
 PIECE = 2**20
 """Characters that are read at a time."""
 
@@ -23,9 +23,9 @@ class Elements:
     def __init__(self, file: Any) -> None:
         self._reader = codecs.getreader("utf-8")(file)
         self._text = ""
-        """What has been read from the element at hand on, and a little before it."""
+        """The text that has been read from the element at hand on, and a little before it."""
         self._at = 0
-        """Where the element at hand begins."""
+        """The place at which the element at hand begins."""
         self.is_whole = False
         """Whether the array was read to its end, and nothing is behind it."""
 

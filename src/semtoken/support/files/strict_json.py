@@ -30,7 +30,7 @@ class JsonLine:
     number: int
     """Line of the file, counted from 1."""
     value: Any
-    """What it holds; None if `fault` says why it cannot be read."""
+    """The value that it holds; None if `fault` says why it cannot be read."""
     fault: str = ""
 
 

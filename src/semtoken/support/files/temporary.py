@@ -18,7 +18,7 @@ from uuid import uuid4
 
 T = TypeVar("T")
 WORKING = ".writing-"
-"""What the names of temporary files begin with. A killed process leaves them behind; the next one that writes the
+"""The beginning of the names of temporary files. A killed process leaves them behind; the next one that writes the
 same file deletes them, and so does `remove_leftovers`."""
 ATTEMPTS = 20
 NAME = 100  # characters of the name of the finished file that are kept
