@@ -50,7 +50,7 @@ class ColouredSpan:
 
     @property
     def shaded(self) -> bool:
-        """Whether the span is uncertain enough to get a color."""
+        """True if the span is uncertain enough to get a color."""
         return self.uncertainty >= PLAIN_BELOW
 
 

@@ -42,7 +42,7 @@ class Control:
     relabel: Relabel | None = None
     """Gives other labels than the run's clusters have; None: the control scores with the run's own."""
     random: bool = False
-    """Whether the labels are drawn at random, so that the control is repeated with other random numbers."""
+    """True if the labels are drawn at random, so that the control is repeated with other random numbers."""
 
 
 def _shuffled(clusters: TokenClusters, rng: np.random.Generator, bins: npt.NDArray[np.int64]) -> LabelArray:

@@ -224,7 +224,7 @@ class _Session:
         return tuple(steps)
 
     def _has(self, clustering: PlannedClustering, cell: CellPlan) -> bool:
-        """Whether the run holds a clustering, made now if need be."""
+        """Return True if the run holds a clustering, made now if need be."""
         if clustering.key in self._broken | self._prepared:
             return clustering.key in self._prepared
         progress = None if self._watcher is None else self._watcher.clustering

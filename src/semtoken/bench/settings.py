@@ -110,9 +110,9 @@ class DatasetSettings(Strict):
     """The form of a prompt: a built-in format, a text with {question}, or a file that holds such a text. By default
     the set's own."""
     chat: bool = False
-    """Whether a prompt of your own is sent as one message through the model's chat template."""
+    """True if a prompt of your own is sent as one message through the model's chat template."""
     stop_at_newline: bool = True
-    """Whether an answer to a prompt of your own ends at its first newline."""
+    """True if an answer to a prompt of your own ends at its first newline."""
 
 
 class DecodingSettings(Strict):
@@ -126,7 +126,7 @@ class DecodingSettings(Strict):
     top_k: PositiveInt = 10
     """The number of best alternatives that are kept of each greedy step, for CCP to read."""
     share_prefix: bool = False
-    """Whether what all prompts of a shard begin with is read only once for its greedy answers, with transformers. That
+    """True if what all prompts of a shard begin with is read only once for its greedy answers, with transformers. That
     is faster with few-shot prompts, but the report then has no overhead in percent, since the generation that it is a
     part of is another one."""
 
@@ -376,7 +376,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 
 def _follows(fault: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a fault only repeats that of the methods, or calls a list too short because what it holds is faulty."""
+    """True if a fault only repeats that of the methods, or calls a list too short because what it holds is faulty."""
     place = fault["loc"]
     if place == ("outside",):
         return any(other["loc"] == ("methods",) for other in others)

@@ -89,7 +89,7 @@ def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[s
 
 
 def is_shard(folder: Path, number: int, key: str, rows: int) -> bool:
-    """Whether a shard is there, whole, and made with these settings."""
+    """Return True if a shard is there, whole, and made with these settings."""
     return _read(folder, number, key, rows) is not None
 
 
@@ -195,7 +195,7 @@ def prepare_clustering(
 
 
 def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
-    """Whether a run's folder holds this clustering, complete and undamaged."""
+    """Return True if a run's folder holds this clustering, complete and undamaged."""
     try:
         load_clustering(run, clustering)
     except ArtifactError:

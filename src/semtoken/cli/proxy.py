@@ -104,7 +104,7 @@ def proxy(
 
 
 def _ids_and_tokenizer(wanted: str, upstream: str, tokenizer: str | None) -> tuple[bool, str | None]:
-    """Whether to ask for ids, and the tokenizer that reads them: as typed, else by what vLLM serves."""
+    """The decision whether to ask for ids, and the tokenizer that reads them: as typed, else by what vLLM serves."""
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
 
@@ -164,7 +164,7 @@ def _application(
 
 
 def _has_page(settings: Settings) -> bool:
-    """Whether the page is shown: not where answers may be hidden, because it streams them."""
+    """Return True if the page is shown: not where answers may be hidden, because it streams them."""
     return settings.server.page and not settings.calibration.abstain_text
 
 

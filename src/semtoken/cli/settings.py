@@ -82,7 +82,7 @@ class ScoringSection:
     methods: tuple[str, ...] = ()
     """Further scores."""
     states: bool = False
-    """Whether `score` also writes the hidden state at the end of every answer, to train on."""
+    """True if `score` also writes the hidden state at the end of every answer, to train on."""
     equality: Literal[Equality, ""] = ""
     """The rule for equal tokens: exact (JSON, numbers, code) or surface; empty: that of the preset."""
 
@@ -181,7 +181,7 @@ class AuditSection:
     """Largest distance of the scores; 0: no limit."""
     min_accepted: Share = 0.0
     undecided_passes: bool = True
-    """Whether too few labels to tell count as holding."""
+    """True if too few labels to tell count as holding."""
     variants: Count = 100
 
     @property
@@ -266,10 +266,10 @@ class SettingsInUse:
     """By key, such as "limits.connections": the file, the variable or "command line"; defaults are not in it."""
     file: Path | None = None
     named: bool = False
-    """Whether the user named the file, by `--config` or SEMTOKEN_CONFIG; else it was found."""
+    """True if the user named the file, by `--config` or SEMTOKEN_CONFIG; else it was found."""
 
     def is_found(self, key: str) -> bool:
-        """Whether a key's value comes from a file that was found and not named: it may be somebody else's."""
+        """Return True if a key's value comes from a file that was found and not named: it may be somebody else's."""
         return not self.named and self.file is not None and self.sources.get(key) == str(self.file)
 
 

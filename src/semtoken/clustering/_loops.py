@@ -111,7 +111,7 @@ def hash_rows(words, seed, out):
 
 @compiled_fast
 def any_below(values, limit):
-    """Whether any value is below the limit, computed without a branch so that it is vectorised."""
+    """Return True if any value is below the limit, computed without a branch so that it is vectorised."""
     count = 0
     for j in range(len(values)):
         count += values[j] < limit
@@ -352,7 +352,7 @@ def error_of(gap, slack, refined):
 
 @compiled
 def has_rivals(x, best, best_gap, slack, refined, graph):
-    """Whether another cluster in the list of x may be as near as the best one, within the error of gaps."""
+    """Return True if another cluster in the list of x may be as near as the best one, within the error of gaps."""
     neighbour, gap = graph.neighbour, graph.gap
     reach = best_gap + error_of(best_gap, slack, refined)
     for e in range(graph.start[x], graph.start[x] + graph.length[x]):
@@ -453,7 +453,7 @@ def chain(state, steps, graph, clusters, members, made, stack, slack, refined, w
 
 @compiled
 def comes_before(gap, tie, other_gap, other_tie):
-    """Whether one neighbour is nearer than another: by gap, then by the exclusive or of the two lowest rows.
+    """Return True if one neighbour is nearer than another: by gap, then by the exclusive or of the two lowest rows.
 
     The exclusive or is the same seen from both sides, and pairs the rows of a group of equal gaps two by two
     instead of sending all of them to the lowest.

@@ -16,7 +16,7 @@ def english_stopwords() -> frozenset[str]:
 
 
 def is_function_word(word: str) -> bool:
-    """Whether a word of a text is an English function word, however it is written: "The", "_the_", "don’t"."""
+    """Return True if a word of a text is an English function word, however it is written: "The", "_the_", "don’t"."""
     return plain_word(word) in english_stopwords()
 
 

@@ -20,7 +20,7 @@ BYTE_TOKEN = 2
 
 
 def drops_blank(vocabulary: Vocabulary) -> bool:
-    """Whether tokens decoded by itself lose the blank that they bring into a text (SentencePiece, WordPiece), by the
+    """True if tokens decoded by itself lose the blank that they bring into a text (SentencePiece, WordPiece), by the
     majority; the texts of the others are stored.
     """
     blank = [i for i, piece in enumerate(vocabulary.pieces) if piece[:1] == b" "]

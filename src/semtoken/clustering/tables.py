@@ -30,7 +30,7 @@ class EmbeddingTable:
     once: rows concatenated with themselves have the same cosine distances, at twice the arithmetic."""
     origin: Origin
     tied: bool = False
-    """Whether input and output embeddings are the same matrix."""
+    """True if input and output embeddings are the same matrix."""
     least_cosine: float | None = None
     """The least cosine between the rows of the two, where they are one matrix that was quantized twice; else None. The
     output's copy, which files keep with more bits, stands for both."""

@@ -57,7 +57,7 @@ class Block:
 
     @property
     def single(self) -> bool:
-        """Whether every cluster of the block consists of one row."""
+        """True if every cluster of the block consists of one row."""
         return bool(np.all(np.diff(self.starts) == 1))
 
 

@@ -134,7 +134,7 @@ def _token_strings(tokenizer: Any) -> Callable[[int], str | bytes | None]:
 
 
 def _cleans_up(tokenizer: Any) -> bool:
-    """Whether decoding removes blanks before punctuation, found by trying."""
+    """Return True if decoding removes blanks before punctuation, found by trying."""
     try:
         plain = tokenizer.decode
         ids = tokenizer.encode("a , b . c ' d", add_special_tokens=False)

@@ -69,7 +69,7 @@ class Vocabulary:
     """The way in which broken bytes are decoded: one replacement character for each broken character, for each
     byte of a broken run of byte tokens, or for each broken byte."""
     clean_up: bool = False
-    """Whether decoding removes blanks before punctuation, as that of word-piece tokenizers of transformers does."""
+    """True if decoding removes blanks before punctuation, as that of word-piece tokenizers of transformers does."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any, stopwords: Collection[str] | None = None) -> Vocabulary:

@@ -45,7 +45,7 @@ def agreeing(chosen: int, texts: Sequence[str]) -> list[int]:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two different tokens with these texts are spelled alike."""
+    """Return True if two different tokens with these texts are spelled alike."""
     spelled = spelling(one)
     return spelled != "" and PIECE not in spelled and spelled == spelling(other)
 

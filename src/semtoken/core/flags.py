@@ -134,7 +134,7 @@ def listed_flags(
 
 
 def _is_odd(step: ListedStep) -> bool:
-    """Whether there is anything about a step that a flag may speak of."""
+    """Return True if there is anything about a step that a flag may speak of."""
     return bool(
         not step.listed
         or step.without_blank
@@ -145,7 +145,7 @@ def _is_odd(step: ListedStep) -> bool:
 
 
 def _all_alone(agreed: Agreeing, vocabulary: Vocabulary, doubt: Doubts) -> bool:
-    """Whether all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
+    """True if all tokens that unclear names of a list may mean are spelled like no other, as pieces of characters are.
 
     A list that is keyed by names then hides none that is spelled as the chosen token is.
     """

@@ -109,7 +109,7 @@ def _shipped(name: str | Path) -> Path | None:
 
 
 def _is_model(name: str | Path) -> bool:
-    """Whether a name is that of a model on this machine or of the catalog, and not of a folder of clusters."""
+    """Return True if a name is that of a model on this machine or of the catalog, and not of a folder of clusters."""
     from semtoken.support.checkpoints.sources import CATALOGUE, GGUF_SUFFIX
 
     path = Path(name).expanduser()

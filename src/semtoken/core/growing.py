@@ -189,7 +189,7 @@ class GrowingAnswer:
 
     @property
     def opens(self) -> bool:
-        """Whether the answer consists of blanks so far."""
+        """True if the answer consists of blanks so far."""
         return len(self.ids) <= self._leading_blanks
 
     def advance(self, *, complete: bool = False) -> None:
@@ -226,7 +226,7 @@ class GrowingAnswer:
 
     @property
     def _neutrality(self) -> bool:
-        """Whether neutral tokens count as consistent, if the answer ends here."""
+        """True if neutral tokens count as consistent, if the answer ends here."""
         return self._has_content or self.scorer.rules.preset == "paper"
 
     def agreeing(self, first: int, last: int) -> Agreeing:

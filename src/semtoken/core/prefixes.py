@@ -85,7 +85,7 @@ class PrefixIndex:
 
     @cached_property
     def decides(self) -> BoolArray:
-        """Whether a token alone decides what the normalized text from there on begins with (bool [V]).
+        """For each token, True if it alone decides what the normalized text from there on begins with (bool [V]).
 
         Blanks, pieces of characters and texts whose end a later token may still change do not, and no token does where
         decoding removes blanks before punctuation.
@@ -122,7 +122,7 @@ class PrefixIndex:
         return np.unique(np.concatenate([NO_IDS, *lists]))
 
     def can_continue(self, head: str) -> bool:
-        """Whether some token's normalized text is longer than `head` and begins with it."""
+        """Return True if some token's normalized text is longer than `head` and begins with it."""
         first = self._first_beyond(head)
         return first < len(self._strings) and self._strings[first].startswith(head)
 
@@ -156,7 +156,7 @@ class PrefixIndex:
             window *= 2
 
     def is_decided(self, heads: Sequence[str], *, complete: bool) -> bool:
-        """Whether later tokens cannot change the prefix set of a suffix that is known up to `heads`."""
+        """Return True if later tokens cannot change the prefix set of a suffix that is known up to `heads`."""
         # Nothing is decided by an empty head: blanks are stripped, so that any text may still follow.
         return complete or (len(heads) == 1 and bool(heads[0]) and not self.can_continue(heads[0]))
 

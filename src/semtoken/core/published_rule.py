@@ -60,7 +60,7 @@ def agreeing(chosen: int, rest: str, texts: Sequence[str], labels: Sequence[int]
 
 
 def is_neutral(text: str) -> bool:
-    """Whether a token is a function word, white space or a special token; compared with its case."""
+    """Return True if a token is a function word, white space or a special token; compared with its case."""
     return text.strip() == "" or text.strip() in english_stopwords()
 
 

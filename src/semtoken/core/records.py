@@ -142,7 +142,7 @@ def alternatives(agreed: Agreeing) -> list[tuple[Alternative, ...]]:
 
 
 def any_rival(agreed: Agreeing) -> bool:
-    """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+    """Return True if a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
     if not agreed.scorer.rules.clustering:
         return False
     steps, texts = agreed.steps, agreed.scorer.vocabulary.normalized

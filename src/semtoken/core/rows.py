@@ -78,7 +78,7 @@ class KernelRows(NamedTuple):
 
     @property
     def beyond(self) -> bool:
-        """Whether some normalizer is too far from 0 for sums in float32."""
+        """True if some normalizer is too far from 0 for sums in float32."""
         return bool((np.abs(self.normalizers) > HUGE).any())
 
 
@@ -161,7 +161,7 @@ def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
 
 
 def any_masked(rows: NormalizedRows, size: int) -> bool:
-    """Whether some token of some row has no probability, as samplers and masks leave it.
+    """Return True if some token of some row has no probability, as samplers and masks leave it.
 
     The kernel sees it while it reads the rows; of those that it cannot read it is found here.
     """

@@ -98,7 +98,7 @@ class Companions:
         return CompanionTable(self.asks, self.has, order, places)
 
     def agree(self, token: int | IdArray, ids: IdArray) -> BoolArray:
-        """Whether each of `ids` agrees with a token: one token for all of them, or one for each."""
+        """For each of `ids`, True if it agrees with a token: one token for all of them, or one for each."""
         return np.asarray((self.has[ids] == self.asks[token]) | (ids == token))
 
     def listed(self, token: int) -> list[int]:
@@ -136,9 +136,9 @@ class ScoringRules:
     """`paper`: stopwords and blank tokens are neutral wherever they stand. `whole-word`: blank tokens are, and
     stopwords only where the token starts a word and does not open the answer. `off`: no token is neutral."""
     clustering: bool
-    """Whether the mass of the chosen token's cluster counts."""
+    """True if the mass of the chosen token's cluster counts."""
     prefix_matching: bool
-    """Whether the mass of tokens counts that spell the beginning of what follows. With this and `clustering` given as
+    """True if the mass of tokens counts that spell the beginning of what follows. With this and `clustering` given as
     off, and no equality, the rules are those of `exact`."""
     members: Members
     """The members of the cluster that count: `all`, or those whose `spelling` is related, so that the first three
@@ -206,7 +206,7 @@ class ScoringRules:
 
     @cached_property
     def lending(self) -> bool:
-        """Whether clusters or function words count beside the chosen token, so that `borrowed_flags` apply. Other
+        """True if clusters or function words count beside the chosen token, so that `borrowed_flags` apply. Other
         spellings of it, and beginnings of what follows, are no reason for a flag.
         """
         return self.clustering or self.effective_function_words != "off"

@@ -105,13 +105,13 @@ class Agreeing:
     """The prefix set of each step; without ids while it is open, which leaves the upper bound too low, and where the
     rules do not ask for it."""
     neutrality: bool
-    """Whether neutral tokens count as consistent."""
+    """True if neutral tokens count as consistent."""
     rounding: Rounding = IN_FULL
     """The error that each log-probability may have. A complete list in full precision is taken as exact."""
     listed: Sequence[ListedStep] = ()
     """The engine's list of each step; nothing where all logits are known."""
     opening: Sequence[bool] = ()
-    """Whether only blanks come before each of these steps."""
+    """For each of these steps, True if only blanks come before it."""
 
     @cached_property
     def steps(self) -> Columns:
@@ -142,7 +142,7 @@ class Agreeing:
 
     @cached_property
     def begins(self) -> BoolArray:
-        """Whether each entry is in the prefix set of its step, bool [m]."""
+        """For each entry, True if it is in the prefix set of its step, bool [m]."""
         owners, tokens = self.prefix_entries
         size = self.scorer.vocabulary.size
         return among(self.steps.owners * size + self.steps.ids, owners * size + tokens)

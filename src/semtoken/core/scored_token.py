@@ -52,7 +52,7 @@ class Alternative:
     the beginning of the text from the chosen token on. `neutral`: it is a function word, white space or a special
     token. `other`: none of these."""
     counted: bool = True
-    """Whether its probability is part of the chosen token's agreeing probability."""
+    """True if its probability is part of the chosen token's agreeing probability."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ScoredToken:
     """Log-probability of all that counts as the token under the paper's rules: its cluster, the beginnings of what
     follows, and function words. None if the answer was scored without clusters."""
     neutral: bool
-    """Whether it counts as certain under the rules, since it is a function word, white space or a special token."""
+    """True if it counts as certain under the rules, since it is a function word, white space or a special token."""
     cluster_probability: float
     """Mass of the token and of those of its cluster that count, in [0, 1]."""
     prefix_probability: float
@@ -155,7 +155,7 @@ class ScoredToken:
     unmapped_probability: float = 0.0
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
     function_word: bool = False
-    """Whether it is a function word, white space or a special token, which the paper's rules call certain wherever it
+    """True if it is a function word, white space or a special token, which the paper's rules call certain wherever it
     stands."""
 
     def __repr__(self) -> str:

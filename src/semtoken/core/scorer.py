@@ -90,15 +90,15 @@ class Scorer:
         )
         """Everything that decides the numbers, in one line: the rules, and the clusters that they read."""
         self.open_ended = names is not None
-        """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
+        """True if there are other tokens than those of `vocabulary`: it holds those that lists have named."""
         self.by_spelling = rules.spelling is not None
-        """Whether tokens count that are spelled as the chosen one is."""
+        """True if tokens count that are spelled as the chosen one is."""
         self.names = names
         """The tokens that lists have named, which are those of `vocabulary`; None where the vocabulary is known."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
-        """Whether what a step counts depends on the tokens that follow it."""
+        """True if what a step counts depends on the tokens that follow it."""
         self.knows_neutral = rules.effective_function_words != "off"
-        """Whether some token may be neutral."""
+        """True if some token may be neutral."""
 
     @cached_property
     def neutral_masks(self) -> BoolArray:
@@ -167,7 +167,7 @@ class Scorer:
         return later, opening
 
     def are_neutral(self, ids: IdArray, opening: BoolArray) -> BoolArray:
-        """Whether each of `ids` [n] is neutral (bool [n]); `opening`, bool [n], says which steps open the answer."""
+        """For each of `ids` [n], True if it is neutral; `opening`, bool [n], says which steps open the answer."""
         if not self.knows_neutral:
             return np.zeros(len(ids), dtype=bool)
         return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
@@ -178,7 +178,7 @@ class Scorer:
         return endings_of(self.vocabulary)
 
     def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
-        """Whether each of n ids, of tokens that begin what was written, counts under the rules (bool [n])."""
+        """For each of n ids, of tokens that begin what was written, True if it counts under the rules (bool [n])."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
@@ -281,7 +281,7 @@ class Scorer:
 
 
 def among(ids: IdArray, ascending: IdArray) -> BoolArray:
-    """Whether each of a few `ids` occurs in a sorted array of ids."""
+    """For each of a few `ids`, True if it occurs in a sorted array of ids."""
     if not len(ascending):
         return np.zeros(len(ids), dtype=bool)
     places = np.searchsorted(ascending, ids).clip(max=len(ascending) - 1)

@@ -48,7 +48,7 @@ class AskedText:
 
     @property
     def exact(self) -> bool:
-        """Whether options count only as they are spelled; true for labels."""
+        """True if options count only as they are spelled; true for labels."""
         return self.shown.reading == "labels"
 
     def request(

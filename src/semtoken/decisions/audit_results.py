@@ -15,7 +15,7 @@ from semtoken.guarantees.judge import CONFIDENCE, KINDS, AverageClaim, Share, Ve
 
 @dataclass(frozen=True)
 class SideAudit:
-    """Whether the guarantee of one side of a question holds for other answers, with the same counts from its fit."""
+    """The audit of the guarantee of one side of a question on other answers, with the same counts from its fit."""
 
     fitted: DecisionSide
     fired: Share
@@ -28,7 +28,7 @@ class SideAudit:
     order_spread: float | None
     """Mean of `order_spread` over the answers on this side, in [0, 1]; None where one order was read."""
     verdict: Verdict = "nothing was guaranteed"
-    """Whether the guarantee holds, judged together with all others of the audit."""
+    """The verdict on the guarantee, judged together with all others of the audit."""
 
     @property
     def statement(self) -> str:
@@ -50,7 +50,7 @@ class SideAudit:
 
     @property
     def fires_otherwise(self) -> bool:
-        """Whether the intervals of the two shares that are accepted lie apart."""
+        """True if the intervals of the two shares that are accepted lie apart."""
         (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fitted.fired.interval
         return high < low_fitted or high_fitted < low
 
@@ -70,7 +70,7 @@ class SideAudit:
 
 @dataclass(frozen=True)
 class SetAudit:
-    """Whether the sets of a question's options hold the right one often enough for other answers."""
+    """The audit of a question's sets on other answers: do they hold the right option often enough?"""
 
     name: str
     sets: PredictionSets
@@ -79,7 +79,7 @@ class SetAudit:
     size: float
     """Mean number of options in a set."""
     verdict: Verdict = "no difference is shown"
-    """Whether more sets lack the right option than were guaranteed on average."""
+    """The verdict: do more sets lack the right option than were guaranteed on average?"""
 
     @property
     def claim(self) -> AverageClaim:
@@ -194,7 +194,7 @@ class Audit:
 
     @property
     def is_broken(self) -> bool:
-        """Whether any guarantee does not hold, of thresholds or of sets."""
+        """True if any guarantee does not hold, of thresholds or of sets."""
         sets = [question.sets.verdict for question in self.questions if question.sets is not None]
         return "does not hold" in [*sets, *(question.verdict for question in self.questions)]
 

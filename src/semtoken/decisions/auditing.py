@@ -32,7 +32,7 @@ def audit(
     by: str | None = None,
     required: Collection[str] = (),
 ) -> Audit:
-    """Whether the guarantees of a calibrator hold for other answers to the same questions.
+    """Find out whether the guarantees of a calibrator hold for other answers to the same questions.
 
     The verdicts need labels of items that the calibrator was not fitted on; the accepted share and the drift do not.
     While every guarantee is kept, any verdict of the audit is `does not hold` with a probability of at most `level`.

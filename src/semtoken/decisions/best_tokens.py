@@ -137,7 +137,7 @@ class _ListReading:
             self.high[n] += self._weight * (greatest - read_on)
 
     def _is_usual(self, n: int, text: bytes) -> bool:
-        """Whether an option is spelled as models do. One token may spell it in any case, several only so for sure."""
+        """True if an option is spelled as models do. One token may spell it in any case, several only so for sure."""
         return _decoded(text).lstrip() in self._spelled[n]
 
     def _ends_here(self, n: int, best: _BestTokens) -> None:

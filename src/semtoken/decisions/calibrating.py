@@ -219,7 +219,7 @@ class DecisionCalibrator:
         return hashlib.sha256(b"\n".join([said.encode(), *fitted])).hexdigest()
 
     def accepts(self, record: DecisionRecord) -> bool:
-        """Whether the threshold of its side accepts an answer; never for a question that was not fitted.
+        """Return True if the threshold of its side accepts an answer; never for a question that was not fitted.
 
         It does not compare models: `decide` and `block` do.
         """
@@ -244,7 +244,7 @@ class DecisionCalibrator:
         return _abstaining(OTHER_QUESTION) if question is None else question.block(record)
 
     def decide(self, answer: Answer, options: ReadingOptions | None = None) -> Decision:
-        """Whether to act on the answer to a typed question, with the guarantee, or the reason why not.
+        """Decide whether to act on the answer to a typed question, with the guarantee, or the reason why not.
 
         Parameters
         ----------

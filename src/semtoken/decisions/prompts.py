@@ -38,7 +38,7 @@ class OrderedQuestion:
 
     @property
     def spelled_out(self) -> bool:
-        """Whether the model answers with an option's own words, as always for a predicate, and not with a label."""
+        """True if the model answers with an option's own words, as always for a predicate, and not with a label."""
         return self.reading == "words" or self.question.kind == "predicate"
 
     @property

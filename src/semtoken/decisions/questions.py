@@ -212,7 +212,7 @@ def question_from(values: Any, name: str | None = None) -> Question:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two values of options are the same; true is not 1, and not "true"."""
+    """Return True if two values of options are the same; true is not 1, and not "true"."""
     # In Python True == 1, and a level 1 is no yes.
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 

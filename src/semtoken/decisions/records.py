@@ -88,7 +88,7 @@ class DecisionRecord:
 
     @property
     def correct(self) -> bool:
-        """Whether the option that was chosen is the right one; false without a label."""
+        """True if the option that was chosen is the right one; false without a label."""
         return self.answer.best == self.label
 
 

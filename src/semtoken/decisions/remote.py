@@ -153,7 +153,7 @@ class _AskTyped:
     server: _Server
     shape: QuestionShape
     may_refuse: bool = False
-    """Whether every refusal means that the server wants another shape, since its address does not say which it has."""
+    """True if every refusal means that the server wants another shape, since its address does not say which it has."""
 
     @property
     def what(self) -> str:
@@ -183,7 +183,7 @@ class _AskTexts:
     """Log-probabilities that are asked for of each token; fewer, once the server refused so many."""
     tokens: Callable[[], ModelTokens]
     lists_named: bool = True
-    """Whether the server lists the tokens that it is asked for, as far as is known."""
+    """True if the server lists the tokens that it is asked for, as far as is known."""
     _known: ModelTokens | None = None
     _looking: Lock = field(default_factory=Lock)
 
@@ -266,7 +266,7 @@ class _FirstThatAnswers:
     ways: Sequence[_AskTyped | _AskTexts]
     say: Callable[[str], None]
     first_is_wanted: bool = False
-    """Whether the first way has to be there."""
+    """True if the first way has to be there."""
     _found: _AskTyped | _AskTexts | None = None
     _looking: Lock = field(default_factory=Lock)
 

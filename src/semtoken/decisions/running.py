@@ -66,7 +66,7 @@ def _question(path: Path, name: str, record: Any) -> Question:
 
 
 def are_items(source: Path) -> bool:
-    """Whether a file holds states that nobody has answered yet."""
+    """Return True if a file holds states that nobody has answered yet."""
     first = first_line(source) if source.is_file() and source.suffix != ".json" else None
     return first is not None and "state" in first and "answers" not in first
 
@@ -91,7 +91,7 @@ class DecisionJob:
     most: int | None = None
     """The number of items, from the first on, that are asked about; None: all."""
     overwrite: bool = False
-    """Whether to begin with the first item, whatever the output holds: the first new line takes the place of that."""
+    """True to begin with the first item, whatever the output holds: the first new line takes the place of that."""
     answered_by: str = ""
     """The name of the model, or the address of the server, that is asked: each line holds it, where there is one."""
 
@@ -250,7 +250,7 @@ class DecisionJob:
         return ""
 
     def _has_blocks(self, written: Mapping[str, Any]) -> bool:
-        """Whether the answers of a line have what the calibrator says of them, and nothing of one if there is none."""
+        """True if the answers of a line have what the calibrator says of them, and nothing of one if there is none."""
         if self.calibrator is None:
             return not any("decision" in answer for answer in written["answers"].values())
         try:
@@ -270,7 +270,7 @@ def _shown(record: Mapping[str, Any], name: str) -> str:
 
 
 def _are_answers(record: Any, asked: Mapping[str, AskedQuestion]) -> bool:
-    """Whether these are answers to these questions; refusals do not say how they were read."""
+    """Return True if these are answers to these questions; refusals do not say how they were read."""
     return (
         isinstance(record, dict)
         and record.keys() == asked.keys()

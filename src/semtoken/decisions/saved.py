@@ -61,7 +61,7 @@ class _SavedLine:
 
 
 def _has_answers(reply: Mapping[str, Any]) -> bool:
-    """Whether the field `answers` holds answers to typed questions, and not the accepted ones of an answer in text."""
+    """True if the field `answers` holds answers to typed questions, and not the accepted ones of an answer in text."""
     answers = reply.get("answers")
     return isinstance(answers, Mapping) or (
         isinstance(answers, list) and bool(answers) and isinstance(answers[0], Mapping)
@@ -69,7 +69,7 @@ def _has_answers(reply: Mapping[str, Any]) -> bool:
 
 
 def is_decision(found: FoundReply) -> bool:
-    """Whether a saved reply answers typed questions."""
+    """Return True if a saved reply answers typed questions."""
     try:
         line = _line(found)
     except InvalidInputError:
@@ -78,7 +78,7 @@ def is_decision(found: FoundReply) -> bool:
 
 
 def holds_decisions(source: Path) -> bool:
-    """Whether a file or folder holds answers to typed questions, written by `decide` or saved as a server gave them.
+    """True if a file or folder holds answers to typed questions, written by `decide` or saved as a server gave them.
 
     Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
     """
@@ -167,7 +167,7 @@ def _line(found: FoundReply) -> _SavedLine | None:
 
 
 def _is_own(value: Mapping[str, Any]) -> bool:
-    """Whether a line is one of `semtoken decide`."""
+    """Return True if a line is one of `semtoken decide`."""
     answers = value.get("answers")
     first = next(iter(answers.values()), None) if isinstance(answers, Mapping) else None
     return isinstance(first, Mapping) and ("options" in first or set(first) == {"refusal"})

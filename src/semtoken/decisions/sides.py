@@ -119,15 +119,15 @@ class DecisionSide:
 
     @property
     def guarantees(self) -> bool:
-        """Whether this side accepts any answers, and guarantees something about them."""
+        """True if this side accepts any answers, and guarantees something about them."""
         return self.calibrator is not None and self.calibrator.guarantees
 
     def is_required(self, required: Collection[str]) -> bool:
-        """Whether a guarantee is wanted for this side: it is named, or its question is, or none is."""
+        """Return True if a guarantee is wanted for this side: it is named, or its question is, or none is."""
         return not required or self.name in required or self.what in required
 
     def accepts(self, record: DecisionRecord) -> bool:
-        """Whether the threshold accepts this answer."""
+        """Return True if the threshold accepts this answer."""
         return self.accepted([record])[0]
 
     def accepted(self, records: Sequence[DecisionRecord]) -> list[bool]:

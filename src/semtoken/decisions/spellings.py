@@ -42,7 +42,7 @@ class OptionSpelling:
     """Tokens with which another option goes on from this one; usually none."""
 
     def ends_at_once(self, path: Path) -> bool:
-        """Whether the probability of the first token is the whole mass of a spelling."""
+        """Return True if the probability of the first token is the whole mass of a spelling."""
         return len(path) == 1 and not self.going_on.size
 
 

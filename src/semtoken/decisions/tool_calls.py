@@ -73,7 +73,7 @@ class ProposedCall:
 
 @dataclass(frozen=True)
 class CallVerdict:
-    """Whether one call may run, and why."""
+    """The decision whether one call may run, with its reason."""
 
     runs: bool
     """True: run it. False: ask a person."""

@@ -31,7 +31,7 @@ class AnswerRecord:
     log_confidence: float | None
     """The log score, at most 0; -inf for an empty answer, None for one that is not scored yet."""
     correct: bool | None
-    """Whether it is right; None where there is no label."""
+    """True if it is right; None where there is no label."""
     log_confidence_interval: tuple[float, float] | None = None
     """Bounds of the log score where only the k best tokens of each step were known; None where it is exact."""
 
@@ -105,12 +105,12 @@ class AnswerRecord:
 
     @property
     def can_be_labeled(self) -> bool:
-        """Whether it has a label, or answers to judge it by."""
+        """True if it has a label, or answers to judge it by."""
         return self.correct is not None or bool(self.references)
 
     @property
     def needs_a_judge(self) -> bool:
-        """Whether it has answers to judge it by, and no label."""
+        """True if it has answers to judge it by, and no label."""
         return self.correct is None and bool(self.references)
 
     @property
@@ -139,7 +139,7 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 
 
 def are_scored(path: Path) -> bool:
-    """Whether a file holds answers with their scores, as `semtoken score` writes them, by its first line."""
+    """Return True if a file holds answers with their scores, as `semtoken score` writes them, by its first line."""
     if not path.is_file() or path.suffix not in (".jsonl", ".csv", ".parquet"):
         return False
     try:

@@ -29,10 +29,10 @@ class AuditLimits:
     accepted: float = 0.0
     """Smallest share of answers that is accepted, in [0, 1]; the upper end of its interval counts. 0: no limit."""
     undecided: bool = True
-    """Whether a guarantee counts as one that holds where the labels cannot tell."""
+    """True if a guarantee counts as one that holds where the labels cannot tell."""
 
     def accepts_too_few(self, accepted: Share) -> bool:
-        """Whether the share of accepted answers is shown to be below its limit; never without one."""
+        """Return True if the share of accepted answers is shown to be below its limit; never without one."""
         return self.accepted > 0 and accepted.interval[1] < self.accepted
 
 
@@ -55,11 +55,11 @@ class AnswersAudit:
     models: Mapping[str, int]
     """The number of answers of each model, as far as they name it."""
     repeats_fit: bool = False
-    """Whether labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
+    """True if labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether the answers could tell anything: labels of a guarantee, or scores enough for a distance."""
+        """True if the answers could tell anything: labels of a guarantee, or scores enough for a distance."""
         return self.seen is not None or self.drift.n_recent >= FEWEST_RECENT
 
     def exceeded(self, limits: AuditLimits) -> list[str]:
@@ -72,13 +72,13 @@ class AnswersAudit:
         return sentences
 
     def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
-        """Whether the guarantee and the limits hold, as far as the answers tell."""
+        """Return True if the guarantee and the limits hold, as far as the answers tell."""
         undecided = self.verdict == "cannot be told" and not limits.undecided
         return self.verdict != "does not hold" and not undecided and not self.exceeded(limits)
 
     @property
     def answer(self) -> str:
-        """Whether the guarantee holds, as a sentence; empty where none was tested."""
+        """The verdict on the guarantee, as a sentence; empty where none was tested."""
         threshold = self.calibrator.threshold
         return "" if threshold is None or self.seen is None else f"{self.verdict}: {threshold.statement}"
 

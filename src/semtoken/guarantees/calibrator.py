@@ -118,7 +118,7 @@ class Calibrator:
 
     @property
     def guarantees(self) -> bool:
-        """Whether there is a threshold that accepts any answers: without one nothing is guaranteed."""
+        """True if there is a threshold that accepts any answers: without one nothing is guaranteed."""
         return self.threshold is not None and self.threshold.uncertainty is not None
 
     @classmethod
@@ -349,7 +349,7 @@ class Calibrator:
         return measures.report(probabilities, base, answers.correct, cross_validated=seen, groups=groups, seed=seed)
 
     def was_fitted_on(self, scored: Any) -> bool:
-        """Whether the calibrator was fitted on these answers, or on more of them than recur by chance.
+        """Return True if the calibrator was fitted on these answers, or on more of them than recur by chance.
 
         They are known by hashes of their texts, and by all scores together where there are no texts. `scored` is what
         `fit` takes. `InvalidInputError` if an answer has no score.
@@ -358,7 +358,7 @@ class Calibrator:
         return self._fitted_on(scores[np.isfinite(scores)], identities(scored))
 
     def _fitted_on(self, log_scores: FloatArray, known: Sequence[str]) -> bool:
-        """Whether some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
+        """True if some of these answers are among those that it was fitted on, by hashes; by scores without hashes."""
         if known and self.labeled:
             return len(set(known) & set(self.labeled)) > CHANCE_REPEATS * len(known)
         # Scores of the same answers differ a little with precision and batch, so they are compared in order, not as a

@@ -36,7 +36,7 @@ class Drift:
     """The number of recent answers that were compared."""
 
     def is_beyond(self, limit: float | None) -> bool:
-        """Whether the distance is shown to exceed a limit; never without one, or from too few recent scores."""
+        """Return True if the distance is shown to exceed a limit; never without one, or from too few recent scores."""
         return limit is not None and self.n_recent >= FEWEST_RECENT and self.low > limit
 
 

@@ -292,7 +292,7 @@ def forecast(
 
 
 def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None = None) -> bool:
-    """Whether these labels give a guarantee by `fixed_sequence`: it comes where one of the starts passes."""
+    """Return True if these labels give a guarantee by `fixed_sequence`: it comes where one of the starts passes."""
     n = uncertainty.size
     if n < labels_needed(0, alpha, delta):
         return False

@@ -32,7 +32,7 @@ class Fingerprint:
     distribution: str | None = None
     """`raw`, `processed` or `unknown`."""
     scores: Literal["exact", "top-k"] | None = None
-    """Whether all probabilities of a step were seen or only the k best."""
+    """`exact` if all probabilities of a step were seen, `top-k` if only the best; None where it is not known."""
     k: int | None = None
     """The number of tokens that were seen of each step, if only the best were."""
     model: str | None = None

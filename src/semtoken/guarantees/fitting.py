@@ -37,7 +37,7 @@ class Fit:
     statement: str
     """The guarantee in one sentence with its numbers, or why nothing can be guaranteed."""
     strict: bool = False
-    """Whether answers are accepted only below the threshold, and not at it."""
+    """True if answers are accepted only below the threshold, and not at it."""
     start: float | None = None
     """Share of answers that the first threshold of the sequence accepts; None where there is no sequence."""
     tests: tuple[Test, ...] = ()

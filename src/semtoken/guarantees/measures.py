@@ -54,7 +54,7 @@ class Report:
     n: int
     """The number of answers that were measured."""
     cross_validated: bool
-    """Whether the probabilities come from calibrators that did not see the answers they are for."""
+    """True if the probabilities come from calibrators that did not see the answers they are for."""
     base_rate: float
     """Share of right answers."""
     brier: Interval

@@ -51,7 +51,7 @@ class Threshold:
     n_wrong: Annotated[int, Meta(ge=0)]
     """The number of wrong answers among them."""
     strict: bool = False
-    """Whether answers are accepted only below the threshold, and not at it."""
+    """True if answers are accepted only below the threshold, and not at it."""
     start: float | None = None
     """Share of answers that the first threshold of the sequence accepts; None for other guarantees than
     `selective_risk`."""
@@ -168,7 +168,7 @@ class Threshold:
         return Claim(KINDS[self.guarantee], self.alpha, self.delta)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
-        """Whether each answer passes; an empty one never does.
+        """For each answer, True if it passes; an empty one never does.
 
         Parameters
         ----------

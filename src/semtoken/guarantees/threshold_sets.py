@@ -107,7 +107,7 @@ class GroupThresholds:
         return "\n".join(f"{name}: {threshold.statement}" for name, threshold in self.thresholds.items())
 
     def accepts(self, scored: Any, groups: Sequence[Any]) -> npt.NDArray[np.bool_]:
-        """Whether each answer passes by the threshold of its group; none of a group that was not fitted does.
+        """For each answer, True if it passes by the threshold of its group; none of a group that was not fitted does.
 
         Parameters
         ----------

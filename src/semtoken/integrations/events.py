@@ -163,7 +163,7 @@ class ReplyWatch:
 
     streamed: bool
     content: bool = False
-    """Whether to add the texts of the answers, and the reasons, which may quote them."""
+    """True to add the texts of the answers, and the reasons, which may quote them."""
     longest: int = 2**24
     """Bytes of a whole reply, and characters of the texts of a stream, that are kept; nothing is reported of a longer
     one."""

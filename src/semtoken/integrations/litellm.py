@@ -58,7 +58,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         self.unscored = unscored
 
     def holds_back(self, block: Block | None) -> bool:
-        """Whether an answer with this block must not be shown."""
+        """Return True if an answer with this block must not be shown."""
         if block is None or "confidence" not in block:
             return self.unscored == "hold"
         if self.threshold is None:

@@ -39,7 +39,7 @@ def token_text(text: str) -> str:
 
 
 def is_function_word_text(text: str) -> bool:
-    """Whether the text of a decoded token, stripped as by `token_text` and lower-cased, is an English stop word.
+    """Return True if the text of a decoded token, stripped as by `token_text` and lower-cased, is an English stop word.
 
     >>> is_function_word_text(" The"), is_function_word_text(" Oslo")
     (True, False)

@@ -55,7 +55,7 @@ def found_method(name: Any) -> str | None:
 
 
 def is_outside(name: str) -> bool:
-    """Whether the name of a method stands for a function in a file, `path/to/file.py:function`."""
+    """Return True if the name of a method stands for a function in a file, `path/to/file.py:function`."""
     return name.rpartition(":")[0].endswith(".py")
 
 

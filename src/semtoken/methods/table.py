@@ -50,17 +50,17 @@ class Method:
     reference: str
     """The publication that it comes from."""
     semantic_aware: bool
-    """Whether it knows that different words can mean the same."""
+    """True if it knows that different words can mean the same."""
     single_sample: bool
-    """Whether it reads only the one answer, without further samples."""
+    """True if it reads only the one answer, without further samples."""
     external_model_free: bool
-    """Whether it needs no model but the one that answered."""
+    """True if it needs no model but the one that answered."""
     overhead: Overhead
     """The cost beyond the greedy generation: `low`, `medium` or `high`."""
     arguments: Arguments | None = None
     """Turns a generation into the arguments of a function that does not take the fields themselves, by name."""
     monotone: bool = True
-    """Whether the uncertainty only rises, or only falls, with the numbers in each array that it reads. Then bounds of
+    """True if the uncertainty only rises, or only falls, with the numbers in each array that it reads. Then bounds of
     the arrays give bounds of it."""
 
     def of(self, generation: Generation, **options: Any) -> float:

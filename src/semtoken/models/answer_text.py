@@ -13,7 +13,7 @@ class AnswerText:
 
     def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
         self.stopped = False
-        """Whether a stop text has come."""
+        """True if a stop text has come."""
         self._vocabulary = vocabulary
         self._stops = tuple(stops)
         self._ids: list[int] = []

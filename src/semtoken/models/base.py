@@ -117,7 +117,7 @@ class JoiningBackend(Protocol):
 
     @property
     def joins(self) -> bool:
-        """Whether answers can begin and end one by one with the loaded model."""
+        """True if answers can begin and end one by one with the loaded model."""
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come, until all answers are complete and nothing joins.

@@ -59,10 +59,10 @@ def _share(waiting: int, running: int) -> float:
 
 
 def has_room(tokens: int, before: int, budget: int) -> bool:
-    """Whether a prompt of this many tokens is read whole before the next step, after `before` tokens of others."""
+    """True if a prompt of this many tokens is read whole before the next step, after `before` tokens of others."""
     return before + tokens <= (MOST if tokens <= WHOLE else budget)
 
 
 def is_long(tokens: int, budget: int) -> bool:
-    """Whether a prompt of this many tokens is read in pieces, so that running answers do not have to wait."""
+    """Return True if a prompt of this many tokens is read in pieces, so that running answers do not have to wait."""
     return tokens > max(WHOLE, budget)

@@ -55,7 +55,7 @@ def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[De
 
 
 def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
-    """Whether a value is one prompt or response as a list of token ids, rather than a text or several of them."""
+    """True if a value is one prompt or response as a list of token ids, rather than a text or several of them."""
     if isinstance(value, bytes | bytearray):
         return False
     try:

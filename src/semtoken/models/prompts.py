@@ -35,9 +35,9 @@ class PromptFormat:
     template: str
     """Text with `{question}`, which may stand in it more than once. Other braces are left alone."""
     chat: bool = False
-    """Whether the text is one message of a user, for the chat template of the tokenizer."""
+    """True if the text is one message of a user, for the chat template of the tokenizer."""
     stop_at_newline: bool = True
-    """Whether an answer ends at its first newline, since the template asks for one line."""
+    """True if an answer ends at its first newline, since the template asks for one line."""
     normalization: Literal["NFKD"] | None = "NFKD"
     """Unicode form of the whole prompt, as in the paper. None: as it is."""
 

@@ -230,7 +230,7 @@ class ReplyReading:
 
 
 def _repeat(parts: Sequence[StepList]) -> bool:
-    """Whether each chunk has the steps of the one before and more, or the last has those of all others once more."""
+    """True if each chunk has the steps of the one before and more, or the last has those of all others once more."""
     if len(parts) < 2:
         return False
     chunks = [part.steps for part in parts]

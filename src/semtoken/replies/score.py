@@ -127,7 +127,7 @@ def read_found(found: Found, temperature: float | None, asked: RawReply) -> Repl
 
 
 def is_stream_text(text: str | bytes) -> bool:
-    """Whether a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
+    """True if a text is a stream rather than JSON: server-sent events, or lines of JSON of which the first goes on."""
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
     # A byte-order mark or blank lines may come first.
     if not (begin := start.lstrip("\ufeff \r\n")).startswith("{"):
@@ -138,7 +138,7 @@ def is_stream_text(text: str | bytes) -> bool:
 
 
 def is_batch(values: list[Any]) -> bool:
-    """Whether a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
+    """Return True if a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
     if not values or not all(isinstance(value, Mapping) for value in values):
         return False
     if all(isinstance(value.get("meta_info"), Mapping) for value in values):

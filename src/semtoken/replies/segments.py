@@ -69,7 +69,7 @@ class ReplyChoice:
     question: str | None = field(default=None, compare=False)
     """The question, as the request or the saved line around the reply has it; None if it is not known."""
     cut: bool | None = None
-    """Whether the token limit ended it; None if the engine does not say why it ended."""
+    """True if the token limit ended it; None if the engine does not say why it ended."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of this kind; None if the choice has none."""
@@ -109,7 +109,7 @@ CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length"
 
 
 def is_cut(finish_reason: str | None) -> bool:
-    """Whether the token limit ended an answer, by the reason that its engine gives for its end."""
+    """Return True if the token limit ended an answer, by the reason that its engine gives for its end."""
     return (finish_reason or "").casefold().removeprefix("finish_reason_") in CUT_ENDS
 
 
@@ -132,11 +132,11 @@ class RawChoice(NamedTuple):
     apart: Mapping[SegmentKind, StepList]
     """Steps that the engine lists under a segment of their own."""
     one_segment: bool
-    """Whether all that the model wrote is the answer, since the engine does not divide it."""
+    """True if all that the model wrote is the answer, since the engine does not divide it."""
     stops: tuple[str, ...]
     """The text at which the engine stopped, if it says so; otherwise those at which it was asked to."""
     at_token: bool
-    """Whether a token is known to have ended the choice, whatever it spells."""
+    """True if a token is known to have ended the choice, whatever it spells."""
     counted: int | None
     """The number of tokens that the model wrote, as the reply counts them; None if it does not say."""
     broken: str | None
@@ -155,11 +155,11 @@ class Division(NamedTuple):
     problem: str | None = None
     """The reason why the steps of the answer cannot be trusted."""
     unsure: bool = False
-    """Whether a step after the answer is not known to end it."""
+    """True if a step after the answer is not known to end it."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True if nothing speaks against it."""
         return not (self.problem or self.flags or self.unsure)
 
 
@@ -279,7 +279,7 @@ BROKEN_END = re.compile(
 
 
 def is_whole(reason: str | None) -> bool:
-    """Whether an answer with this reason of its end is all that the model meant to write; not where there is none."""
+    """True if an answer with this reason of its end is all that the model meant to write; not where there is none."""
     said = (reason or "").casefold()
     return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
 
@@ -417,7 +417,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
 
 
 def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
-    """Whether the steps spell the answer and nothing else was written, as mostly: the pieces would show the same."""
+    """True if the steps spell the answer and nothing else was written, as mostly: the pieces would show the same."""
     answer = texts.get("answer", "")
     if len(texts) > 1 or not answer.strip() or REPLACEMENT in answer:
         return False

@@ -27,7 +27,7 @@ FEW = 32  # so many numbers are added up faster as Python's own
 
 
 def is_tensor(value: object) -> bool:
-    """Whether `value` is a torch tensor. If torch was never imported, it is not."""
+    """Return True if `value` is a torch tensor. If torch was never imported, it is not."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -157,7 +157,7 @@ def levelled(rows: Rows, size: int) -> FloatArray:
 
 
 def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
-    """Whether all rows are within [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single
+    """True if all rows are within [0, 1] and sum to 1 (within 0.001), as only softmax gives, and are not all a single
     1 and zeros. Normalizers of probabilities keep to a narrow range, so that they alone rule out most other rows.
     """
     if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():

@@ -51,7 +51,7 @@ class Retries:
     most: int = 8
     statuses: frozenset[int] = frozenset({429, 503})
     lost: bool = False
-    """Whether a request is repeated whose connection was lost or silent: only one without an effect may be."""
+    """True if a request is repeated whose connection was lost or silent: only one without an effect may be."""
     longest: float = 60.0
 
 
@@ -71,12 +71,12 @@ class HttpReply:
 
     @property
     def ok(self) -> bool:
-        """Whether the server answered with success."""
+        """True if the server answered with success."""
         return self.status == 200
 
     @property
     def missing(self) -> bool:
-        """Whether the server has no such endpoint."""
+        """True if the server has no such endpoint."""
         return self.status in MISSING_PAGE
 
     @property
@@ -91,7 +91,7 @@ class HttpReply:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a web page for people and not what was asked for."""
+        """True if it is a web page for people and not what was asked for."""
         kind = self.headers.get("content-type", "").lower()
         return "html" in kind or self.body[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
@@ -276,7 +276,7 @@ def checked_base_url(url: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host is surely this machine: what is sent to it must go through no proxy.
+    """Return True if a host is surely this machine: what is sent to it must go through no proxy.
 
     >>> [is_this_machine(host) for host in ("localhost", "127.3.2.1", "::1", "example.com")]
     [True, True, True, False]

@@ -124,7 +124,7 @@ def _class_of(message: Mapping[str, Any]) -> Any:
 
 
 def _is_user(message: Mapping[str, Any]) -> bool:
-    """Whether a user wrote a message: Gemini's need no role for that."""
+    """Return True if a user wrote a message: Gemini's need no role for that."""
     return message.get("role", message.get("type", "user" if "parts" in message else None)) in _USERS
 
 

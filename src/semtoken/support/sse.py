@@ -29,7 +29,7 @@ SHOWN = 40  # bytes of a line in a message
 
 
 def is_whole(line: bytes | bytearray) -> bool:
-    """Whether a line of data is all of it: an object from brace to brace, or the word that ends a stream."""
+    """Return True if a line of data is all of it: an object from brace to brace, or the word that ends a stream."""
     return (line[:1] == b"{" and line.rstrip()[-1:] == b"}") or line.strip() == DONE
 
 
@@ -56,12 +56,12 @@ class Event(NamedTuple):
 
     @property
     def is_ping(self) -> bool:
-        """Whether the event says nothing and only keeps the connection open, by its kind or by the type in its data."""
+        """True if the event says nothing and only keeps the connection open, by its kind or by the type in its data."""
         return self.kind in PINGS or (len(self.raw) < LONGEST_PING and _PING.search(self.raw) is not None)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is understood, and its data is one line that needs no other."""
+        """True if it is understood, and its data is one line that needs no other."""
         return (
             self.fault is None and len(self.lines) == 1 and is_whole(self.raw[self.lines[0].start : self.lines[0].end])
         )

@@ -25,7 +25,7 @@ _ANY_OPENING = re.compile("|".join(opening for opening, _ in _MARKS[:-1]))
 
 
 def may_hold_marks(text: str) -> bool:
-    """Whether a text holds a sign that marks of thinking begin with; most texts hold none."""
+    """Return True if a text holds a sign that marks of thinking begin with; most texts hold none."""
     return any(map(text.__contains__, ("<", "[", "◁", "assistantfinal")))
 
 

@@ -48,7 +48,7 @@ class BlockOptions:
     """
     methods: tuple[str, ...] = ()
     running: bool = True
-    """Whether the values so far are added to every chunk of a stream. Without them there are only the final ones, at
+    """True if the values so far are added to every chunk of a stream. Without them there are only the final ones, at
     less cost. The proxy leaves them out if a request says nothing of `semtoken`."""
 
 

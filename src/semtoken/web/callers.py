@@ -92,7 +92,7 @@ class Gate:
     token: str | None = field(default=None, repr=False)
     """The token that requests must carry. None: requests pass only from this machine, and only if `loopback_only`."""
     loopback_only: bool = False
-    """Whether the server answers to names of this machine only, so that no other one can reach it."""
+    """True if the server answers to names of this machine only, so that no other one can reach it."""
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
         """Raise `ApiError` (401 or 403, with what to do) for a request that the rule refuses, by its ASGI scope.

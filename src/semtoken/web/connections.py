@@ -93,7 +93,7 @@ class _LimitedConnection(asyncio.Protocol):
         self._await_head()
 
     def _finds_room(self, address: str) -> bool:
-        """Whether there is room for one more connection, if need be that of an idle one."""
+        """Return True if there is room for one more connection, if need be that of an idle one."""
         for full, same in (
             (self.clients[address] >= self.limits.per_client, True),
             (self.clients.total() >= self.limits.connections, False),
@@ -159,7 +159,7 @@ class _LimitedConnection(asyncio.Protocol):
             cycle.message_event.set()
 
     def eof_received(self) -> bool:
-        """Whether the connection stays open: until its answer is complete, if the client has sent a whole request."""
+        """True if the connection stays open: until its answer is complete, if the client has sent a whole request."""
         if self._address is None or not self._in_request or self.cycle.more_body:
             return False
         self._look_for_client(LOOK_FIRST)

@@ -57,7 +57,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -198,7 +198,7 @@ def on_hangup(action: Callable[[], None]) -> None:
 
 
 def is_one_of_several() -> bool:
-    """Whether this is one of several processes that share the work of a server."""
+    """Return True if this is one of several processes that share the work of a server."""
     shared = Path(os.environ.get(SHARED_FIGURES, "")).name.startswith(OF_WORKERS)  # a program may have its own
     return multiprocessing.parent_process() is not None and shared
 
@@ -273,7 +273,7 @@ class FewOfAKind(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write a message to the log, given how many like it have been written."""
+        """True to write a message to the log, given how many like it have been written."""
         now = self._clock()
         key = (record.name, str(record.msg)[:100])
         since, count = self._seen.get(key, (now, 0))

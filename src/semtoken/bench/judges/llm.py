@@ -234,7 +234,7 @@ class _Asking:
     in_a_row: int = 0
     """Failures since the last reply."""
     is_over: bool = False
-    """Whether no further request is sent."""
+    """True if no further request is sent."""
 
     def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask everything; requests under way are finished before a failure ends it, for they are paid."""

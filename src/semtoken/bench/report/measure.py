@@ -152,7 +152,7 @@ def settings_of(model: str, clusterings: Sequence[ClusteringRecord]) -> Mapping[
 
 
 def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -> bool:
-    """Whether a variant such as "linkage=complete" is the clustering that the methods use, under another name."""
+    """True if a variant such as "linkage=complete" is the clustering that the methods use, under another name."""
     return variant in {f"{name}={value}" for name, value in settings_of(model, clusterings).items()}
 
 

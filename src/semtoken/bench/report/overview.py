@@ -200,7 +200,7 @@ def _capital(text: str) -> str:
 
 
 def _is_reference(made: Measured, cell: MeasuredCell, setting: str) -> bool:
-    """Whether a method ranks exactly as the reference does, on every resample."""
+    """Return True if a method ranks exactly as the reference does, on every resample."""
     place = {"model": cell.model, "dataset": cell.dataset, "against": title_of(made.reference)}
     tests = select(made.tests, table="comparison", setting=setting, **place)
     return len(tests) > 0 and bool(((tests.low == 0) & (tests.high == 0)).all())

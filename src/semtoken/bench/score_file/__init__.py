@@ -132,9 +132,9 @@ class ScoringJob:
     parts: PartKind | None = None
     """The kind of parts of the answer to write with their confidence; see `ScoredAnswer.parts`."""
     skip_bad_lines: bool = False
-    """Whether to write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop."""
+    """True to write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop."""
     overwrite: bool = False
-    """Whether to start from the beginning, whatever the output holds."""
+    """True to start from the beginning, whatever the output holds."""
     annotate: Annotate | None = None
     """Gives further fields of a line from its scored answer, such as probability and decision of a calibrator."""
     images: Path | None = None

@@ -81,7 +81,7 @@ class Item:
     response: Response | None
     """The answer to score; None to have one generated."""
     is_question: bool = False
-    """Whether the prompt is a bare question, to be put into the form that the model knows."""
+    """True if the prompt is a bare question, to be put into the form that the model knows."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class LogProbabilities(PerStep):
 
 
 def _is_sound(step: Step, answer: int) -> bool:
-    """Whether there is a distribution from which a token of probability zero was chosen."""
+    """Return True if there is a distribution from which a token of probability zero was chosen."""
     return step.logits is None or bool(np.isfinite(step.log_normalizers[list(step.answers).index(answer)]))
 
 

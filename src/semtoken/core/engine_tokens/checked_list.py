@@ -58,19 +58,19 @@ class ListedStep(NamedTuple):
     smallest: float
     """The highest probability that a token outside the list can have; 1 where the list does not show it."""
     complete: bool
-    """Whether every token of the vocabulary is listed."""
+    """True if every token of the vocabulary is listed."""
     listed: int
     """The number of entries with a probability beside the chosen token."""
     doubts: Doubts | None = None
     """All that is not clear about the list; None where nothing is, as nearly always."""
     many: bool = False
-    """Whether any number of tokens may be spelled as the chosen token is, where no vocabulary shows it."""
+    """True if any number of tokens may be spelled as the chosen token is, where no vocabulary shows it."""
     with_blank: int = 0
     """The number of names that begin with a blank."""
     without_blank: int = 0
     """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
     bare: bool = False
-    """Whether the engine gave no list at all."""
+    """True if the engine gave no list at all."""
     others: TopStep | None = None
     """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
     spelled: tuple[int, ...] = ()
@@ -338,7 +338,7 @@ class ListReader:
 
 
 def _lost_its_namesake(chosen: Name, entry: Name) -> bool:
-    """Whether an entry can be another token of the chosen one's text, which overwrote it in a list keyed by texts.
+    """True if an entry can be another token of the chosen one's text, which overwrote it in a list keyed by texts.
 
     Nothing but the text is known of them then.
     """

@@ -50,16 +50,16 @@ class Spelling(NamedTuple):
     read: tuple[str, str]
     """The spellings of `text` and of `in_files` under the rules."""
     blank: bool
-    """Whether the text is white space or empty."""
+    """True if the text is white space or empty."""
     alone: bool
-    """Whether the token is spelled like no other, as blanks and pieces of characters are."""
+    """True if the token is spelled like no other, as blanks and pieces of characters are."""
     markup: bool
-    """Whether the token is written as special tokens are, or has no text: it may be text, a special token, or a piece
+    """True if the token is written as special tokens are, or has no text: it may be text, a special token, or a piece
     of a character."""
     decoded: bool = False
-    """Whether the text begins with a blank, as none does in a tokenizer's files."""
+    """True if the text begins with a blank, as none does in a tokenizer's files."""
     nameless: bool = False
-    """Whether the token has no usable name, so that it may be spelled as any other token is."""
+    """True if the token has no usable name, so that it may be spelled as any other token is."""
 
     @classmethod
     def of(cls, rule: SpellingRule, text: str, in_files: str, piece: bytes) -> Spelling:
@@ -118,7 +118,7 @@ class ListedNames(Names):
         self.size: int | None = None
         self.rule = rule
         self.plain = rule in (None, normalize)
-        """Whether tokens that are spelled alike have the same letters."""
+        """True if tokens that are spelled alike have the same letters."""
         self.spelled_by = _spellings(rule or normalize)
         """The spelling of each name, looked up as in a dictionary."""
         self.spellings: list[Spelling] = [_NOBODYS]
@@ -187,7 +187,7 @@ class ListedNames(Names):
         return listed._replace(ids=list(probabilities), probabilities=list(probabilities.values()), others=None)  # type: ignore[arg-type]
 
     def same(self, number: int, other: int) -> bool | None:
-        """Whether two different tokens are spelled alike, case and spaces aside; None if that is not clear."""
+        """Return True if two different tokens are spelled alike, case and spaces aside; None if that is not clear."""
         one, another = self.spellings[number], self.spellings[other]
         if number == other or one.alone or another.alone:
             return False

@@ -187,7 +187,7 @@ class Quirks(NamedTuple):
     in_files: tuple[TopStep, ...] | None
     """The steps with decoded names, if they are spelled as in the tokenizer's files (`steps_in_files`)."""
     twice: bool
-    """Whether some of them are there twice (`has_twice`)."""
+    """True if some of them are there twice (`has_twice`)."""
     merged: int
     """The number of them that stand for all pieces of a character (`merged_steps`)."""
 
@@ -292,7 +292,7 @@ MANY_RIVALS = 3
 
 
 def has_twice(steps: Sequence[TopStep]) -> bool:
-    """Whether a step is there twice with its list, or steps without lists are, one run directly behind the other.
+    """True if a step is there twice with its list, or steps without lists are, one run directly behind the other.
 
     They must have the same names and numbers, and numbers that two steps do not share by chance.
     """
@@ -314,7 +314,7 @@ def has_twice(steps: Sequence[TopStep]) -> bool:
 
 
 def _is_telling(step: TopStep) -> bool:
-    """Whether no other step has the numbers of this one by chance."""
+    """Return True if no other step has the numbers of this one by chance."""
     own, others = step.log_probs[0], {number for number in step.log_probs[1:] if is_given(number)}
     gaps = [(own - number) * COARSE for number in others if number != own]
     coarse = all(abs(gap - round(gap)) < 1e-3 for gap in gaps)

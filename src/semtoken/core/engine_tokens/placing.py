@@ -37,9 +37,9 @@ class SpelledText:
     at_most: float = 0
     """The most characters that an unknown piece may stand for."""
     goes_on: bool = False
-    """Whether it ends inside a character."""
+    """True if it ends inside a character."""
     broken: bool = False
-    """Whether the engine gives its bytes, and they make no character with those before."""
+    """True if the engine gives its bytes, and they make no character with those before."""
 
 
 def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
@@ -130,7 +130,7 @@ def _known_places(pieces: Sequence[SpelledText], target: str) -> list[Span]:
 
 
 def _opens(pieces: Sequence[SpelledText], span: Span) -> bool:
-    """Whether the steps before some steps say nothing, and behind them there is a terminator at most."""
+    """Return True if the steps before some steps say nothing, and behind them there is a terminator at most."""
     start, end = _past_blanks(pieces, 0), _past_blanks(pieces, span[1])
     behind = text_of_pieces(pieces[end:]).replace(REPLACEMENT, "")
     silent = all(piece.text is None for piece in pieces[start : span[0]])
@@ -148,7 +148,7 @@ def _few(places: Sequence[K]) -> Sequence[K]:
 
 
 def _says_any(pieces: Sequence[SpelledText]) -> bool:
-    """Whether some of the pieces say what they spell, apart from blanks."""
+    """Return True if some of the pieces say what they spell, apart from blanks."""
     return any(piece.text is not None and piece.text.strip() for piece in pieces)
 
 
@@ -257,9 +257,9 @@ class AnswerPlace(NamedTuple):
     start: int = 0
     end: int = 0
     before: bool = False
-    """Whether the steps before it are neither markers nor blanks."""
+    """True if the steps before it are neither markers nor blanks."""
     behind: bool = False
-    """Whether those behind it are neither its terminator nor the text at which the engine stopped."""
+    """True if those behind it are neither its terminator nor the text at which the engine stopped."""
     problem: str | None = None
 
 
@@ -325,7 +325,7 @@ def place_of_answer(
 
 
 def _begins_with(behind: str, stop: str) -> bool:
-    """Whether the text behind an answer begins with a stop string, which may be blank; other blanks aside."""
+    """Return True if the text behind an answer begins with a stop string, which may be blank; other blanks aside."""
     blanks = behind[: len(behind) - len(behind.lstrip())]
     return behind.lstrip().startswith(stop.strip()) if stop.strip() else stop in blanks
 

@@ -46,7 +46,7 @@ class Rounding:
 
     @cached_property
     def even(self) -> bool:
-        """Whether the error does not depend on the size of the number."""
+        """True if the error does not depend on the size of the number."""
         return self.digits is None and not self.relative
 
     def beyond(self, log_probs: FloatArray) -> FloatArray:
@@ -90,7 +90,7 @@ class Precision:
 
     @property
     def in_full(self) -> bool:
-        """Whether some number is known to be written in full, which no later one changes."""
+        """True if some number is known to be written in full, which no later one changes."""
         if self._waiting and not self._in_full:
             waiting, self._waiting = self._waiting, []
             self._in_full = any(map(is_in_full, waiting[:FEW]))
@@ -127,7 +127,7 @@ class Precision:
 
 
 def is_in_full(number: float) -> bool:
-    """Whether one number alone shows that numbers are written in full: it is no multiple of a decimal or a digit, and
+    """True if one number alone shows that numbers are written in full: it is no multiple of a decimal or a digit, and
     of no half precision. The answer is that of `written` and `fits_half` for arrays, in a tenth of the time; false for
     a number that may be a stand-in, or too small for float16.
     """
@@ -173,7 +173,7 @@ def unit_of(size: float, digits: int) -> float:
 
 
 def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.bool_]:
-    """Whether each number is a multiple of its unit, as exactly as it can be if it went through float32."""
+    """For each number, True if it is a multiple of its unit, as exactly as it can be if it went through float32."""
     error, close = np.abs(numbers - np.round(numbers / units) * units), CLOSE * np.abs(numbers)
     # Printed from float32, 0.1 is 0.10000000149: no multiple of a tenth in double precision, and one all the same.
     single = np.abs(numbers - numbers.astype(np.float32)) <= PRINTED * np.abs(numbers)
@@ -182,7 +182,7 @@ def _are_multiples(numbers: FloatArray, units: FloatArray) -> npt.NDArray[np.boo
 
 
 def fits_half(log_probs: npt.ArrayLike, relative: float) -> bool:
-    """Whether all numbers can be of `BFLOAT16` or `FLOAT16` (`relative`), up to the digits float32 is printed with."""
+    """True if all numbers can be of `BFLOAT16` or `FLOAT16` (`relative`), up to the digits float32 is printed with."""
     values = np.array(log_probs, dtype=np.float64)
     if relative == FLOAT16:
         with np.errstate(over="ignore"):

@@ -27,7 +27,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def is_markup(name: str | bytes | None) -> bool:
-    """Whether a name is written as those of special tokens are, such as `<|im_end|>` or `[INST]`."""
+    """Return True if a name is written as those of special tokens are, such as `<|im_end|>` or `[INST]`."""
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
     return text is not None and MARKUP.fullmatch(text) is not None
 
@@ -41,7 +41,7 @@ def bytes_in_files(text: str) -> bytes | None:
 
 
 def ends_character(piece: bytes) -> bool:
-    """Whether bytes begin inside a character, which a token before them has begun."""
+    """Return True if bytes begin inside a character, which a token before them has begun."""
     return bool(piece) and 0x80 <= piece[0] < 0xC0
 
 
@@ -54,11 +54,11 @@ class NameMatches:
     likely: tuple[int, ...]
     """The likely ones among them; see `TokenNames.likely`."""
     any_special: bool
-    """Whether the name says only that the token is special."""
+    """True if the name says only that the token is special."""
     fits: bool
-    """Whether the name agrees with the id that is given beside it; true where there is none."""
+    """True if the name agrees with the id that is given beside it; true where there is none."""
     shared: bool
-    """Whether the name is a text alone, without id and bytes, which several tokens share."""
+    """True if the name is a text alone, without id and bytes, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
     """Evidence from the name on the blanks that tokens begin with; see `TokenNames.about_blanks`."""
     clear: int
@@ -213,7 +213,7 @@ class TokenNames:
         return tuple(sorted({*ends, *self._of_bytes(spelled)}))
 
     def shares(self, text: str | None) -> bool:
-        """Whether several tokens are spelled like this, alone or inside a text."""
+        """Return True if several tokens are spelled like this, alone or inside a text."""
         alike = (
             *self._by_text.get(text or "", ()),
             *self._by_piece.get((text or "").encode("utf-8", "surrogatepass"), ()),
@@ -221,7 +221,7 @@ class TokenNames:
         return len(set(alike)) > 1
 
     def fits(self, token: int, text: str | None, spelled: bytes | None) -> bool:
-        """Whether the text and bytes in a name agree with the token that its id names.
+        """Return True if the text and bytes in a name agree with the token that its id names.
 
         Special tokens, and pieces of characters that come without bytes, have no names that could be compared: they
         fit.
@@ -296,12 +296,12 @@ class SharedVocabulary:
 
     @property
     def fits(self) -> bool:
-        """Whether every token of the replies can be one of the vocabulary."""
+        """True if every token of the replies can be one of the vocabulary."""
         return self.n_fitting == self.n_tokens
 
     @property
     def enough(self) -> bool:
-        """Whether all tokens fit, and are enough to conclude that the tokenizers are the same: 20 or more, a quarter of
+        """True if all tokens fit, and are enough to conclude that the tokenizers are the same: 20 or more, a quarter of
         them long.
         """
         return self.fits and self.n_tokens >= ENOUGH and self.n_long * 4 >= self.n_tokens
@@ -345,7 +345,7 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
 
 
 def _is_joined(spelled: bytes) -> bool:
-    """Whether a token is one character beyond ASCII, with a blank before it or not, which a vocabulary need not have:
+    """True if a token is one character beyond ASCII, with a blank before it or not, which a vocabulary need not have:
     where it took several tokens, engines name the last of them by the whole character.
     """
     character = spelled.decode("utf-8", "replace").strip()

@@ -17,7 +17,7 @@ ABOVE_ZERO = 1e-3
 
 
 def is_given(log_prob: float) -> bool:
-    """Whether a log-probability says something: -9999 (engines' "very unlikely" or "not known") and -inf do not."""
+    """True if a log-probability says something: -9999 (engines' "very unlikely" or "not known") and -inf do not."""
     return log_prob > NOT_GIVEN + 1
 
 
@@ -26,7 +26,7 @@ STAND_INS = frozenset({-100.0, -999.0, -1000.0})
 
 
 def is_own(log_prob: float) -> bool:
-    """Whether the number of a chosen token says something: no sampler chooses what is as unlikely as a stand-in."""
+    """True if the number of a chosen token says something: no sampler chooses what is as unlikely as a stand-in."""
     return is_given(log_prob) and log_prob not in STAND_INS
 
 
@@ -44,7 +44,7 @@ def is_unnamed(name: Name) -> bool:
 
 
 def ends_inside(name: Name) -> bool:
-    """Whether a token may end inside a character, as far as its name shows; see `without_borrowed_names`."""
+    """Return True if a token may end inside a character, as far as its name shows; see `without_borrowed_names`."""
     _, text, spelled = name
     return not spelled and (not text or text.endswith(REPLACEMENT))
 
@@ -75,7 +75,7 @@ def spelling(name: Name) -> bytes | None:
 
 
 def may_be_one(chosen: Name, entry: Name) -> bool | None:
-    """Whether an entry of a list is the chosen token; None where only the ids, which are not given, would show it."""
+    """True if an entry of a list is the chosen token; None where only the ids, which are not given, would show it."""
     if chosen[0] is not None and entry[0] is not None:
         return chosen[0] == entry[0]
     # All pieces of characters without bytes are called U+FFFD, whichever they are.
@@ -88,7 +88,7 @@ def may_be_one(chosen: Name, entry: Name) -> bool | None:
 
 
 def is_same_number(one: float, other: float) -> bool:
-    """Whether two log-probabilities are one, to the digits that the shorter one is written with."""
+    """Return True if two log-probabilities are one, to the digits that the shorter one is written with."""
     if abs(one - other) < ABOVE_ZERO:
         return True
     # With one decimal, different tokens often have one number.
@@ -171,15 +171,15 @@ class Entry(NamedTuple):
     log_prob: float
     probability: float
     tells: bool
-    """Whether its number says something; minus infinity does."""
+    """True if its number says something; minus infinity does."""
     may_be_own: bool
-    """Whether its number says something where it is that of the chosen token (`is_own`)."""
+    """True if its number says something where it is that of the chosen token (`is_own`)."""
     is_chosen: bool | None
-    """Whether it is the chosen token; None where only the ids, which are not given, would show it."""
+    """True if it is the chosen token; None where only the ids, which are not given, would show it."""
     close: bool
-    """Whether it has the chosen token's number, to the digits that the shorter one is written with."""
+    """True if it has the chosen token's number, to the digits that the shorter one is written with."""
     named_alike: bool
-    """Whether its name, or a number that is close, says that it may be the chosen token."""
+    """True if its name, or a number that is close, says that it may be the chosen token."""
 
 
 def entries_of(step: TopStep, shift: float = 0.0) -> list[Entry]:

@@ -312,7 +312,7 @@ def _value_in(text: str, written: str, found_part: FoundPart, position: int, bud
 
 
 def _inside_word(text: str, start: int, end: int) -> bool:
-    """Whether a number or literal is a piece of a longer one."""
+    """Return True if a number or literal is a piece of a longer one."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return before.isalnum() or before in ("-", ".") or after.isalnum() or after == "."
 

@@ -91,7 +91,7 @@ def find_figures(text: str) -> Iterator[FoundPart]:
 
 
 def is_figure(text: str) -> bool:
-    """Whether a text is one number, date, time or amount and nothing else."""
+    """Return True if a text is one number, date, time or amount and nothing else."""
     return _FIGURE.fullmatch(text.strip()) is not None
 
 
@@ -103,5 +103,5 @@ def find_references(text: str) -> Iterator[FoundPart]:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is one URL, address, path or citation and nothing else."""
+    """Return True if a text is one URL, address, path or citation and nothing else."""
     return _REFERENCE.fullmatch(text.strip()) is not None

@@ -85,7 +85,7 @@ class JsonValue:
     last_item_end: int | None = None
     """The end of an array's last item, if it has one: one past it, quotation mark included."""
     nearly: bool = False
-    """Whether the value is not written as JSON, such as 6,826.94; `value` is then what is written."""
+    """True if the value is not written as JSON, such as 6,826.94; `value` is then what is written."""
 
     @property
     def pointer(self) -> str:
@@ -105,7 +105,7 @@ class JsonText:
 
     @property
     def complete(self) -> bool:
-        """Whether the whole value stands in the text."""
+        """True if the whole value stands in the text."""
         return self.end is not None
 
     @property
@@ -370,7 +370,7 @@ def _blank(text: str, position: int) -> int:
 
 
 def is_json(text: str) -> bool:
-    """Whether a whole text is a JSON object or array, or an object with values that are nearly JSON."""
+    """Return True if a whole text is a JSON object or array, or an object with values that are nearly JSON."""
     try:
         return isinstance(json.loads(text), dict | list)
     except (ValueError, RecursionError):

@@ -63,7 +63,7 @@ class _Word(NamedTuple):
     plain: str
     """The word in lower case, without possessive."""
     repeats: bool
-    """Whether it stands in the question, in some form."""
+    """True if it stands in the question, in some form."""
     ends: bool
     """True for a letter that ends a sentence, as an article does not: "The symbol of iodine is I."."""
 
@@ -93,7 +93,7 @@ def _new(words: list[_Word]) -> list[_Word]:
 
 
 def _is_verdict(word: _Word, words: list[_Word]) -> bool:
-    """Whether a word answers by itself: "yes" or "not" that the question does not hold, or that opens the answer."""
+    """True if a word answers by itself: "yes" or "not" that the question does not hold, or that opens the answer."""
     known = word.plain in VERDICTS or word.plain in NEGATIONS
     return known and (not word.repeats or word.start == words[0].start)
 
@@ -129,7 +129,7 @@ def question_in(message: str) -> str:
 
 
 def offers_answers(question: str) -> bool:
-    """Whether a right answer may consist of words of its question: yes or no (as English asks), "A or B", a list."""
+    """True if a right answer may consist of words of its question: yes or no (as English asks), "A or B", a list."""
     first, *others = (plain_word(question[a:b]) for a, b in plain_words(question)) if question else ("",)
     return first in _ASKING_YES_OR_NO or not _OR.isdisjoint(others) or ":" in question or "\n" in question
 

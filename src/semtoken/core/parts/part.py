@@ -37,7 +37,7 @@ class FoundPart:
     ending: Ending | None = None
     """The kind of value that ends here, if the probability that it does is to be looked up; else None."""
     closing_in_confidence: bool = False
-    """Whether the probability that it ends here is a factor of its confidence."""
+    """True if the probability that it ends here is a factor of its confidence."""
     members: tuple[tuple[int, int], ...] | None = None
     """The ranges whose tokens make up an object or an array, where syntax is left out."""
     call: int | None = None
@@ -137,7 +137,7 @@ class Part:
         }
 
     def has(self, code: str) -> bool:
-        """Whether the part has a flag with this code."""
+        """Return True if the part has a flag with this code."""
         return any(flag.code == code for flag in self.flags)
 
 

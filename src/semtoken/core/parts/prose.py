@@ -86,7 +86,7 @@ def _divided(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether a word is of a script without blanks between words."""
+    """Return True if a word is of a script without blanks between words."""
     return not word.isascii() and _patterns()[2].match(word) is not None
 
 
@@ -173,7 +173,7 @@ _OF_TITLES = frozenset(
 
 
 def _is_in_name(text: str, found: Sequence[tuple[int, int]], place: int) -> bool:
-    """Whether a function word is a part of a name: with a capital, and next to another capital word ("Hoi An")."""
+    """True if a function word is a part of a name: with a capital, and next to another capital word ("Hoi An")."""
     start, end = found[place]
     if not text[start].isupper() or plain_word(text[start:end]) in _OF_TITLES:
         return False
@@ -255,5 +255,5 @@ def plain_words(text: str) -> Ranges:
 
 
 def is_sentence(text: str, n_tokens: int) -> bool:
-    """Whether an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
+    """Return True if an answer counts as a sentence: it has 12 tokens or more, or a final stop."""
     return n_tokens >= LONG or text.rstrip(_CLOSING).endswith(_ENDS)

@@ -46,7 +46,7 @@ class HiddenState:
     vocabulary: str | None = None
     """`Vocabulary.fingerprint` of the model's tokens; None where it is not known."""
     given: bool = False
-    """Whether the answer was read from a text, which has no terminator, and not generated."""
+    """True if the answer was read from a text, which has no terminator, and not generated."""
 
     def to_fields(self) -> dict[str, Any]:
         """The state as plain fields of a line; the values are float32 in base64."""

@@ -24,7 +24,7 @@ class TokensLater:
     confidence: Confidence | None = None
     """The confidence of the answer, kept where there are no tokens to compute it from; else None."""
     by_spelling: bool = False
-    """Whether tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
+    """True if tokens of the same spelling are what agrees, so that the marks say all that parts of prose need."""
     alternatives: Callable[[Sequence[int]], Sequence[tuple[Alternative, ...]]] | None = None
     """Gives the alternatives of the tokens at some places without making the records of all."""
 

@@ -58,7 +58,7 @@ class Decision:
 
     @property
     def accepted(self) -> bool:
-        """Whether the answer is given."""
+        """True if the answer is given."""
         return self.action == "answer"
 
 
@@ -83,7 +83,7 @@ class ScoredAnswer:
     distribution: Distribution
     """The distribution that the probabilities come from. Published figures need `raw`."""
     neutral_only: bool
-    """Whether the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
+    """True if the answer is not blank and all its tokens are neutral under the rules, as function words may be. Under
     the preset `default` they do not count as certain then."""
     signature: str
     """The rules in one line, with the clusters if the rules read them, and whether the question was not known. Numbers
@@ -99,14 +99,14 @@ class ScoredAnswer:
     model: str | None = None
     """The model that answered, as its reply names it; None where no reply does."""
     truncated: bool | None = None
-    """Whether the answer was cut off by the token limit; None where that is not known."""
+    """True if the answer was cut off by the token limit; None where that is not known."""
     probability_correct: float | None = None
     """Calibrated probability of being right, in [0, 1]; None without a calibrator and for an empty answer."""
     probability_correct_interval: tuple[float, float] | None = None
     """The probability with this answer counted as one more label, as wrong and as right; see
     `Calibrator.predict_proba_interval`."""
     decision: Decision | None = None
-    """Whether to give the answer, with the guarantee; None without a threshold."""
+    """The decision whether to give the answer, with the guarantee; None without a threshold."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Name of each method that was asked for -> the answer's uncertainty by it; higher is riskier, in the method's own
     units."""
@@ -275,7 +275,7 @@ class ScoredAnswer:
 
     @property
     def empty(self) -> bool:
-        """Whether the text is blank; its sequence uncertainty is then 1 by definition."""
+        """True if the text is blank; its sequence uncertainty is then 1 by definition."""
         return not self.text.strip()
 
     @property

@@ -28,7 +28,7 @@ class Running:
     The upper end never rises as the answer goes on."""
 
     def exceeds(self, limit: float) -> bool:
-        """Whether the uncertainty in units of -log_confidence is certain to exceed a limit, whatever follows.
+        """Return True if the uncertainty in units of -log_confidence is certain to exceed a limit, whatever follows.
 
         The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
         said to exceed it.

@@ -101,7 +101,7 @@ def _question(form: Form, text: str) -> Question:
 
 
 def is_meant(body: Any) -> bool:
-    """Whether the body of a request to `/v1/decisions` is in SGLang's shape: its questions have ids."""
+    """Return True if the body of a request to `/v1/decisions` is in SGLang's shape: its questions have ids."""
     questions = body.get("questions") if isinstance(body, Mapping) else None
     first = questions[0] if isinstance(questions, list) and questions else None
     return isinstance(first, Mapping) and "instructions" not in first and ("id" in first or "question" in first)

@@ -45,7 +45,7 @@ class QuestionShape:
     """Makes the body of a request, without the model's name, from a state and questions by name."""
     read_answer: Callable[[Question, Any], Sequence[float] | None]
     by_name: bool = True
-    """Whether answers stand by the names of their questions, or in their order."""
+    """True if answers stand by the names of their questions, or in their order."""
 
     def reply(
         self,
@@ -136,7 +136,7 @@ def parsed_request(shape: QuestionShape, body: bytes | Mapping[str, Any]) -> tup
 
 
 def says_no_route(status: int, said: str) -> bool:
-    """Whether a refusal means that the path does not exist, rather than that the model does not.
+    """Return True if a refusal means that the path does not exist, rather than that the model does not.
 
     >>> says_no_route(404, "Not Found"), says_no_route(404, "The model `m` does not exist")
     (True, False)
@@ -146,7 +146,7 @@ def says_no_route(status: int, said: str) -> bool:
 
 
 def wants_another_shape(status: int, said: str) -> bool:
-    """Whether a refusal means that the server wants other fields, or cannot answer typed questions with this model.
+    """True if a refusal means that the server wants other fields, or cannot answer typed questions with this model.
 
     >>> wants_another_shape(422, "questions.0.id: Field required"), wants_another_shape(400, "The state is empty")
     (True, False)

@@ -198,7 +198,7 @@ def engine_of(url: sa.URL) -> sa.Engine:
 
 
 def holds_journal(url: sa.URL) -> bool:
-    """Whether a file of SQLite has the tables of a journal. Nothing in it is changed; `JournalError` if it cannot be
+    """True if a file of SQLite has the tables of a journal. Nothing in it is changed; `JournalError` if it cannot be
     read.
     """
     with database_errors(url):

@@ -45,11 +45,11 @@ class SamplingRule:
     """Share of entries that the sample takes, in [0, 1]."""
 
     def takes(self, entry: str) -> bool:
-        """Whether the entry with this identifier belongs to the random sample."""
+        """Return True if the entry with this identifier belongs to the random sample."""
         return self._place(entry, "sample") < self.rate
 
     def takes_twice(self, entry: str) -> bool:
-        """Whether an entry of the random sample is shown to two people."""
+        """Return True if an entry of the random sample is shown to two people."""
         return self._place(entry, "twice") < SEEN_TWICE
 
     def _place(self, entry: str, use: str) -> float:
@@ -81,7 +81,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: Annotated[str, Meta(max_length=20)]
     sampled: bool = False
     seen_twice: bool = False
-    """Whether two people are to be asked about it."""
+    """True if two people are to be asked about it."""
     model: Annotated[str, Meta(max_length=200)] | None = None
     engine: Annotated[str, Meta(max_length=200)] | None = None
     prompt: Annotated[str, Meta(max_length=200)] | None = None

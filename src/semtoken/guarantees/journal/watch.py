@@ -1,4 +1,4 @@
-"""Whether a guarantee is kept now, by the labels of a journal, and how far scores have moved since the fit."""
+"""The watch over a guarantee: is it kept now, by a journal's labels, and how far have scores moved since the fit?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECENT_SCORES = 2_000
 
 @dataclass(frozen=True)
 class GuaranteeReport:
-    """Whether the calibrator in use keeps its guarantee, from the labels so far."""
+    """The judgement whether the calibrator in use keeps its guarantee, from the labels so far."""
 
     state: State
     """`unknown`: the labels do not tell yet; `no_guarantee`: there is no calibrator, or it guarantees nothing."""
@@ -67,14 +67,14 @@ class GuaranteeReport:
     """A sentence on models that should not be among them; "" if all are right."""
 
     def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
-        """Whether the guarantee holds, as far as the labels tell, and the scores have not moved beyond a limit; a limit
+        """True if the guarantee holds, as far as the labels tell, and the scores have not moved beyond a limit; a limit
         of the accepted share has no effect.
         """
         too_far = self.moved is not None and self.moved.is_beyond(limits.distance)
         return self.state != "broken" and (limits.undecided or self.state != "unknown") and not too_far
 
     def is_measured(self, limits: AuditLimits = NO_LIMITS) -> bool:
-        """Whether there was anything to go by: labels, or scores whose distance is limited."""
+        """Return True if there was anything to go by: labels, or scores whose distance is limited."""
         return self.n > 0 or (self.moved is not None and limits.distance is not None)
 
     def to_dict(self) -> dict[str, Any]:

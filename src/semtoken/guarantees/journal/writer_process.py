@@ -77,7 +77,7 @@ def _refused_rows(journal: Journal, rows: Sequence[Mapping[str, Any]]) -> list[t
 
 
 def can_never_be_written(error: Exception) -> bool:
-    """Whether an error is about the values of a row: too long, bad text, a number out of range, one that is missing.
+    """True if an error is about the values of a row: too long, bad text, a number out of range, one that is missing.
 
     All else may pass: a database that was made read-only, a grant or a table that is missing for a while.
     """

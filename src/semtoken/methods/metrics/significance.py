@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: a permutation test of pairs, and p-values adjusted for their number."""
+"""Tests of differences against chance: a permutation test of pairs, and p-values adjusted for their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semtoken.support.inputs import whole
 _CELLS_PER_BLOCK = 2_000_000
 _ROUNDING = 1e-9
 Differences: TypeAlias = Callable[[npt.NDArray[np.bool_]], FloatArray]
-"""Whether each answer is exchanged, [b, n] -> metric of the first column minus that of the second, [b]."""
+"""The answers that are exchanged, bool [b, n] -> metric of the first column minus that of the second, [b]."""
 Prepare: TypeAlias = Callable[..., tuple[Differences, str]]
 """Two columns of ranks and the judgements -> differences, and why there are none."""
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"auroc": auroc, "prr": prr, "aurc": aurc}

@@ -104,7 +104,7 @@ class Completion:
     token_ids: list[int]
     """The tokens that were written, with the one that ended the answer."""
     truncated: bool | None
-    """Whether the limit on new tokens cut it off; None for a reply that was read and not generated."""
+    """True if the limit on new tokens cut it off; None for a reply that was read and not generated."""
 
 
 @dataclass(frozen=True, eq=False)

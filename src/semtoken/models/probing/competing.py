@@ -39,7 +39,7 @@ class Competitor:
     token_ids: tuple[int, ...]
     """The ids of these tokens; empty where no vocabulary is known."""
     chosen: bool
-    """Whether the answer goes on with this meaning."""
+    """True if the answer goes on with this meaning."""
     continuation: str | None = None
     """The answer from the word that the step is in to the end of the phrase; None if not asked for."""
 

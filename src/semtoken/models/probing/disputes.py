@@ -102,7 +102,7 @@ def disputed(
 
 
 def only_in_form(part: Part, answer: ScoredAnswer, found: Sequence[Dispute]) -> bool:
-    """Whether a phrase of an answer is doubtful in its wording only: all branches of its doubtful steps mean the same.
+    """True if a phrase of an answer is doubtful in its wording only: all branches of its doubtful steps mean the same.
 
     At each of its doubtful steps, `found` by `disputed(..., with_agreed=True)`, the branches that agree with the answer
     have to hold at least `AGREED` of the probability. What was not followed counts against it, so a step that was not
@@ -222,7 +222,7 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def _same(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
-    """Whether two branches say the same as far as both go; one that says nothing says nothing else."""
+    """Return True if two branches say the same as far as both go; one that says nothing says nothing else."""
     shorter = min(len(a), len(b))
     return shorter > 0 and a[:shorter] == b[:shorter]
 

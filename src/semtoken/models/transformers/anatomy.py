@@ -24,7 +24,7 @@ def check_model(model: Any) -> None:
 
 
 def waits_for_tokens(model: Any) -> bool:
-    """Whether an adapter of the model acts only behind certain tokens (activated LoRA), which passes over other texts
+    """True if an adapter of the model acts only behind certain tokens (activated LoRA), which passes over other texts
     show nothing of.
     """
     configs = getattr(model, "peft_config", None)
@@ -108,7 +108,7 @@ def attentions_of(model: Any) -> list[Any]:
 
 
 def gives_attention(model: Any) -> bool:
-    """Whether every layer can compute its attention in the plain way, which shows the weights."""
+    """Return True if every layer can compute its attention in the plain way, which shows the weights."""
     try:
         attentions = attentions_of(model)
     except ModelError:

@@ -44,7 +44,7 @@ class SharedPrefix:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all layers hold all of its tokens: one with a window may have lost the first ones."""
+        """True if all layers hold all of its tokens: one with a window may have lost the first ones."""
         return all(layer.keys.shape[2] == len(self.token_ids) for layer in _layers_with_keys(self.cache))
 
     def known_columns(self, prompts: Sequence[Sequence[int]]) -> int:
@@ -95,7 +95,7 @@ class ReadBefore:
         self._weights = weights_key(self._model)
 
     def is_of_other_weights(self) -> bool:
-        """Whether the weights were changed since `forget` was called."""
+        """Return True if the weights were changed since `forget` was called."""
         return weights_key(self._model) != self._weights
 
 
@@ -135,12 +135,12 @@ def _set_length(layer: Any, tokens: int) -> None:
 
 
 def is_repeatable(cache: Any) -> bool:
-    """Whether a cache holds plain keys and values in all its layers, so that its rows can be repeated."""
+    """Return True if a cache holds plain keys and values in all its layers, so that its rows can be repeated."""
     return isinstance(cache, DynamicCache) and all(type(layer) in REPEATABLE for layer in cache.layers)
 
 
 def keeps_all(cache: Any) -> bool:
-    """Whether a cache is repeatable, and all of its layers keep every token."""
+    """Return True if a cache is repeatable, and all of its layers keep every token."""
     return is_repeatable(cache) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 

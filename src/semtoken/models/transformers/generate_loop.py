@@ -42,12 +42,12 @@ class LoopStep:
 
     @property
     def padded(self) -> bool:
-        """Whether rows of the batch are padded. A GPU is waited for, so ask once, not at every step."""
+        """True if rows of the batch are padded. A GPU is waited for, so ask once, not at every step."""
         return len(self.unfinished) > 1 and self.mask is not None and bool((self.mask == 0).any())
 
     @property
     def padded_behind(self) -> bool:
-        """Whether a row is padded at its end: its answer is written after the padding."""
+        """True if a row is padded at its end: its answer is written after the padding."""
         return self.mask is not None and self.mask.ndim == 2 and bool((self.mask.diff(dim=1) < 0).any())
 
 
@@ -71,7 +71,7 @@ def loop_step(rows: int) -> LoopStep | None:
 
 
 def _is_theirs(frame: FrameType) -> bool:
-    """Whether a call is one of transformers' own: a loop that somebody copied may change what it had copied."""
+    """Return True if a call is one of transformers' own: a loop that somebody copied may change what it had copied."""
     return str(frame.f_globals.get("__name__")).startswith("transformers.")
 
 

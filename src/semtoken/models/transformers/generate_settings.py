@@ -39,7 +39,7 @@ USUAL = frozenset(
 
 
 def only_usual(config: Any) -> bool:
-    """Whether a generation config sets nothing that changes which tokens are chosen, such as penalties."""
+    """Return True if a generation config sets nothing that changes which tokens are chosen, such as penalties."""
     return set(config.to_diff_dict()) <= USUAL
 
 

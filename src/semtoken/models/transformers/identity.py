@@ -133,7 +133,7 @@ PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is made of numbers and texts alone."""
+    """Return True if a value is made of numbers and texts alone."""
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list | tuple | set | frozenset):

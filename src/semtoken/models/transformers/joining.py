@@ -102,7 +102,7 @@ class JoiningRows:
         self._running = join_batches([*parts, *((part, self._writer.choose(part)) for part in begun)])
 
     def _keeps(self) -> bool:
-        """Whether something of a prompt is kept for those that join."""
+        """Return True if something of a prompt is kept for those that join."""
         begun = any(waiting.cache is not None for waiting in self._waiting)
         return begun or self._read_before.prompt is not None
 

@@ -262,7 +262,7 @@ class TransformersBackend(OwnTokens):
 
     @property
     def joins(self) -> bool:
-        """Whether answers can begin and end one by one: rows of the model's cache that are put together go on as they
+        """True if answers can begin and end one by one: rows of the model's cache that are put together go on as they
         would alone, and its settings for generation name nothing that only transformers' `generate` does.
         """
         usual = only_usual(self.model.generation_config) and self.processor is None  # images do not join
@@ -419,7 +419,7 @@ class TransformersBackend(OwnTokens):
 
     @property
     def reads_trees(self) -> bool:
-        """Whether the model reads several prompts in one pass as a tree of tokens."""
+        """True if the model reads several prompts in one pass as a tree of tokens."""
         return self._tried().trees
 
     def read_ends(

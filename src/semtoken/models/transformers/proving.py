@@ -124,8 +124,8 @@ class _Prover:
         return self._rounding(self.first.gaps[1])
 
     def _windows(self) -> tuple[bool, bool]:
-        """Whether a plain pass over a long text sees no more of it than the cache keeps, and whether padding changes
-        nothing in one, asked with windows of 3 tokens in a copy of the model.
+        """Find out whether a plain pass over a long text sees no more of it than the cache keeps, and whether padding
+        changes nothing in one, asked with windows of 3 tokens in a copy of the model.
         """
         config = self.model.config.get_text_config()
         wide = {name: value for name in WINDOWS if type(value := getattr(config, name, None)) is int and value > LENGTH}
@@ -221,13 +221,13 @@ class _Prover:
         return _ReadRows(first.passes, None, [first.gaps[0], float("inf")])
 
     def _joins(self, further: _ReadRows) -> bool:
-        """Whether rows of the caches of both passes go on together."""
+        """Return True if rows of the caches of both passes go on together."""
         cache = joined_caches([(further.cache, [0, 1]), (copied(self.first.cache), [0])], 6)
         together = self._read(further.passes, (5, 7, 3), new=1, keep=1, cache=cache)
         return max(together.gaps) <= self.tolerance
 
     def _reads_trees(self) -> bool:
-        """Whether a tree of tokens is read as its texts are: two tokens behind the same three."""
+        """Return True if a tree of tokens is read as its texts are: two tokens behind the same three."""
         usable = (
             self.first.passes.takes == ARGUMENTS
             and bool(getattr(inner_model(self.model), "_supports_attention_backend", False))
@@ -326,7 +326,7 @@ def forced_logits(
 
 
 def _holds(try_it: Callable[[], bool]) -> bool:
-    """Whether something holds; what raises does not."""
+    """Return True if something holds; what raises does not."""
     try:
         return try_it()
     except Exception:  # as in `_Prover._first_with`

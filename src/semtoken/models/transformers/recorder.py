@@ -302,7 +302,7 @@ class _Generation:
         self._final: dict[int, Running] = {}
         self._steps = KeptSteps(scores)
         self._is_waiting = False
-        """Whether the tokens of the newest step are not known yet."""
+        """True if the tokens of the newest step are not known yet."""
         self._scored: set[Distribution] = set()
         """The kinds of logits of the steps."""
         self._model = None if step is None else _ModelSeen(step)
@@ -377,7 +377,7 @@ class _Generation:
         return "processed" if self._steps.masked or "processed" in self._scored else "unknown"
 
     def _may_be_padded(self, ids: list[int]) -> bool:
-        """Whether nobody has said where an answer ends, and its last tokens may be padding."""
+        """Return True if nobody has said where an answer ends, and its last tokens may be padding."""
         if self._ends_are_known or len(self.ids) == 1 or not ids or self._stop_ids.intersection(ids):
             return False
         return bool(self._vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]

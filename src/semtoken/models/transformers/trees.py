@@ -102,7 +102,7 @@ class ReadTexts:
     """Keys and values of trunk and tree."""
 
     def has(self, tail: tuple[int, ...]) -> bool:
-        """Whether all of a text was read that has this tail behind the trunk: the logits behind it are not kept."""
+        """True if all of a text was read that has this tail behind the trunk: the logits behind it are not kept."""
         return any(read[: len(tail)] == tail for read in self.tails)
 
 

@@ -118,7 +118,7 @@ class VLLMBackend(OwnTokens):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the engine gives log-probabilities of the whole vocabulary."""
+        """True if the engine gives log-probabilities of the whole vocabulary."""
         limit = self.model.model_config.max_logprobs
         return bool(limit == -1 or limit >= self.vocabulary.size)
 

@@ -65,7 +65,7 @@ def request_id_of(params: Any) -> str | None:
 
 
 def distribution_of(params: Any, *, after_penalties: bool) -> Distribution:
-    """Whether the processor sees the model's own logits, or some that vLLM has changed before."""
+    """The distribution that the processor sees: the model's own, or one that vLLM has changed before."""
     changed = [params.logit_bias, params.bad_words, params.allowed_token_ids, params.min_tokens]
     changed.append(params.structured_outputs)
     if after_penalties:

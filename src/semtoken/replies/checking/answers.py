@@ -58,7 +58,7 @@ class RankedAnswer:
     text: str = ""
     """The answer: as its tokens spell it, or as the message has it where they spell pieces of characters."""
     from_block: bool = False
-    """Whether the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
+    """True if the reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
     """The answer's place by doubt, from 1, the most doubtful of the answers at hand."""
     place: int = 0
@@ -142,7 +142,7 @@ class CheckSettings:
     calibrator: CalibratorInUse | None = None
     schema: Mapping[str, Any] | None = None
     keep_tokens: bool = True
-    """Whether answers keep the records of their tokens. Those that other processes have scored have none."""
+    """True if answers keep the records of their tokens. Those that other processes have scored have none."""
     distribution: Distribution | None = None
     vocabulary: Tokens | None = None
     """The tokens of the model that answered, for narrower intervals."""

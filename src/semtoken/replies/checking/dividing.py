@@ -91,7 +91,7 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
 
 
 def _stands_alone(value: Any) -> bool:
-    """Whether an element of an array is a saved line or a whole reply."""
+    """Return True if an element of an array is a saved line or a whole reply."""
     return isinstance(value, Mapping) and (_is_line(value) or (is_whole(value) and not is_batch([value])))
 
 
@@ -167,7 +167,7 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
 
 
 def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
-    """Whether a chunk belongs to another stream than those before it; some servers give all streams one id."""
+    """Return True if a chunk belongs to another stream than those before it; some servers give all streams one id."""
     another = _stream_of(chunk) != _stream_of(chunks[0])
     return bool(another or chunks[-1].get("done") or ended & _choices_of(chunk))
 
@@ -201,7 +201,7 @@ def _parts_of(value: Any) -> list[Any]:
 
 
 def _is_line(value: Mapping[str, Any]) -> bool:
-    """Whether a value holds a reply below its top."""
+    """Return True if a value holds a reply below its top."""
     inside = replies_inside(value)
     return inside is None or any(one.path for one in inside)
 

@@ -37,7 +37,7 @@ SIGNATURE = "field"
 
 
 def are_of_fields(signature: str | None) -> bool:
-    """Whether scores of this signature are those of fields, and not of whole answers."""
+    """Return True if scores of this signature are those of fields, and not of whole answers."""
     return f"|{signature}".endswith(f"|{SIGNATURE}")
 
 

@@ -55,7 +55,7 @@ class OpenedReplies:
 
     @property
     def once_only(self) -> bool:
-        """Whether they can be read once only, as from standard input or a pipe."""
+        """True if they can be read once only, as from standard input or a pipe."""
         return any(source == STANDARD_INPUT or Path(source).is_fifo() for source in self.sources)
 
     @cached_property
@@ -101,7 +101,7 @@ class OpenedReplies:
 
 
 def _may_hold_replies(path: Path) -> bool:
-    """Whether a file has the name of replies, which may be compressed, such as `a.jsonl.gz`."""
+    """Return True if a file has the name of replies, which may be compressed, such as `a.jsonl.gz`."""
     name = path.name.lower().removesuffix(".gz")
     return name.endswith(REPLY_SUFFIXES)
 

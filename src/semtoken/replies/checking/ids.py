@@ -59,7 +59,7 @@ def own_name(name: str) -> str:
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a field by its name holds an identifier."""
+    """Return True if a field by its name holds an identifier."""
     words = _words(name)
     return bool(words) and _ID_WORD.fullmatch(words[-1]) is not None
 
@@ -70,7 +70,7 @@ def _words(name: str) -> list[str]:
 
 
 def may_identify(name: str, values: Sequence[str]) -> bool:
-    """Whether the values of a field, one for each line, may be identifiers of the lines: by its name, or by its values.
+    """True if the values of a field, one for each line, may be identifiers of the lines: by its name, or by its values.
 
     Where all lines share the value, it is none, unless it has one of the usual names.
     """

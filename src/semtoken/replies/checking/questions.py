@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """Whether no value is there twice."""
+        """True if no value is there twice."""
         return len(set(self.values)) == len(self.values)
 
     @property

@@ -69,11 +69,11 @@ class FoundReply:
     value: Any = None
     """The reply with what was saved beside it, as plain values or the text of a stream; the text of a line of JSON."""
     is_line: bool = False
-    """Whether `value` is a line of JSON that has not been parsed yet."""
+    """True if `value` is a line of JSON that has not been parsed yet."""
     request: Mapping[str, Any] | None = None
     """The request beside its file."""
     is_alone: bool = True
-    """Whether its file holds nothing else."""
+    """True if its file holds nothing else."""
     inside: Sequence[Found] | None = None
     """The replies within `value`; None where they have not been looked for."""
     fault: str = ""

@@ -72,7 +72,7 @@ class HiddenFields:
     """The number of log-probabilities of other tokens that the client sees at each step, besides the chosen token's;
     None: it sees none at all."""
     ids: bool = False
-    """Whether the proxy asked for token ids, too."""
+    """True if the proxy asked for token ids, too."""
     request: RawReply = field(default_factory=dict)
     """The body of the client's request."""
 
@@ -85,9 +85,9 @@ class Place(NamedTuple):
     path: Path
     """The path of the object that takes the `semtoken` block."""
     ended: bool = False
-    """Whether the engine says that the choice is complete."""
+    """True if the engine says that the choice is complete."""
     goes_on: bool = False
-    """Whether text of the answer stands there, and more may follow."""
+    """True if text of the answer stands there, and more may follow."""
 
 
 class Delta(NamedTuple):
@@ -108,13 +108,13 @@ class Delta(NamedTuple):
     finish_reason: str | None = None
     """The reason why the choice ended, such as `stop` or `length`; None while it goes on."""
     ended: bool = False
-    """Whether the engine says that the choice is complete."""
+    """True if the engine says that the choice is complete."""
     stop: str | int | None = None
     """The text at which the engine stopped, or the id of the token, if it says so."""
     counted: int | None = None
     """The number of tokens that the engine counts in the choice so far."""
     repeats: bool = False
-    """Whether it is all of the choice once more, as the last chunk of some streams has it. It takes the place of what
+    """True if it is all of the choice once more, as the last chunk of some streams has it. It takes the place of what
     came before, but for steps that it lacks."""
 
     @property
@@ -142,19 +142,19 @@ class Shape:
     path: ClassVar[str] = ""
     """The end of the path at which servers answer in this shape, such as `/chat/completions`; none for a saved form."""
     below_v1: ClassVar[bool] = True
-    """Whether the path is below `/v1`; otherwise it is one of an engine's own, at the root."""
+    """True if the path is below `/v1`; otherwise it is one of an engine's own, at the root."""
     formats: ClassVar[Mapping[Engine, str]]
     """The name of the format in which each engine uses this shape."""
     ask: ClassVar[str]
     """The fields of a request that bring log-probabilities, for messages."""
     one_segment: ClassVar[bool] = False
-    """Whether all text is the answer, since the shape does not mark reasoning."""
+    """True if all text is the answer, since the shape does not mark reasoning."""
     is_chat: ClassVar[bool] = False
-    """Whether the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
+    """True if the server renders the prompt as a message of a chat; otherwise it continues the prompt."""
     is_telling: ClassVar[bool] = True
-    """Whether the marks set it apart from everything else that exports hold; otherwise it is known at the top only."""
+    """True if the marks set it apart from everything else that exports hold; otherwise it is known at the top only."""
     divided: ClassVar[bool] = False
-    """Whether the engine divides what the model wrote into reasoning, answer and tool calls."""
+    """True if the engine divides what the model wrote into reasoning, answer and tool calls."""
     ends: ClassVar[tuple[str, str]] = ("stop", "length")
     """The finish reasons of an answer that its model ended, and of one that was cut off at its longest."""
 
@@ -169,7 +169,7 @@ class Shape:
     top_at: ClassVar[Path] = ()
     """The number of log-probabilities of other tokens to give."""
     switch_at: ClassVar[Path] = ()
-    """Whether to give any; empty where the number says so."""
+    """The switch that asks for any; empty where the number says so."""
     copies_at: ClassVar[Path] = ()
     """The number of choices in a row that belong to each prompt; empty where it is always one."""
     stops_at: ClassVar[Sequence[Path]] = (("stop",),)
@@ -198,15 +198,15 @@ class Shape:
     showing: ClassVar[tuple[Path, ...]] = ()
     """Other places that show the answer."""
     nulls: ClassVar[bool] = False
-    """Whether what is taken out of an answer becomes null; otherwise it vanishes."""
+    """True if what is taken out of an answer becomes null; otherwise it vanishes."""
     end_at: ClassVar[Sequence[Path]] = (("finish_reason",),)
     """The reason why the choice ended; null while it goes on. Of several places the first that is there."""
     done_at: ClassVar[Path] = ()
     """The sign that the choice is complete: true, or the whole text; empty where the reason of its end shows it."""
     numbered: ClassVar[bool] = True
-    """Whether a choice that names no index has that of its place."""
+    """True if a choice that names no index has that of its place."""
     echoes: ClassVar[bool] = False
-    """Whether a choice may repeat its prompt."""
+    """True if a choice may repeat its prompt."""
     count_at: ClassVar[Path] = ()
     """The number of tokens that were written."""
     read_at: ClassVar[Path] = ()
@@ -279,7 +279,7 @@ class Shape:
 
     @classmethod
     def streams(cls, body: RawReply) -> bool:
-        """Whether a request asks for a stream."""
+        """Return True if a request asks for a stream."""
         return bool(body.get("stream"))
 
     @classmethod
@@ -316,7 +316,7 @@ class Shape:
 
     @classmethod
     def has_stop_texts(cls, body: RawReply) -> bool:
-        """Whether a request names texts that end the answer, or what else ends it."""
+        """Return True if a request names texts that end the answer, or what else ends it."""
         return any(value_at(body, at) for at in cls.stops_at)
 
     @classmethod
@@ -396,12 +396,12 @@ class Shape:
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether a reply (several: a batch) has this shape."""
+        """Return True if a reply (several: a batch) has this shape."""
         return _has_all(replies[0], cls.marks)
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:
-        """Whether a chunk of a stream has this shape."""
+        """Return True if a chunk of a stream has this shape."""
         return _has_all(chunk, cls.chunk_marks or cls.marks)
 
     # --- read
@@ -473,7 +473,7 @@ class Shape:
 
     @classmethod
     def is_ended(cls, choice: RawReply) -> bool:
-        """Whether a choice of a chunk says that it is complete."""
+        """Return True if a choice of a chunk says that it is complete."""
         if not cls.done_at:
             return cls.end_of(choice) is not None
         return value_at(choice, cls.done_at) not in (None, False)
@@ -544,5 +544,5 @@ class Shape:
 
 
 def _has_all(reply: RawReply, marks: Sequence[Path]) -> bool:
-    """Whether a reply has something at each of some places; mostly the first name decides."""
+    """Return True if a reply has something at each of some places; mostly the first name decides."""
     return all(path[0] in reply and (len(path) == 1 or value_at(reply, path, MISSING) is not MISSING) for path in marks)

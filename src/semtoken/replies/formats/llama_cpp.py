@@ -38,7 +38,7 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
+        """Return True if a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
         return STEPS in replies[0] or cls.starts(replies[0])
 
     @classmethod

@@ -46,7 +46,7 @@ class OllamaGenerate(Shape):
 
     @classmethod
     def streams(cls, body: RawReply) -> bool:
-        """Whether a request asks for a stream, as one does that does not say."""
+        """Return True if a request asks for a stream, as one does that does not say."""
         # Ollama streams by default, unlike OpenAI.
         return body.get("stream") is not False
 

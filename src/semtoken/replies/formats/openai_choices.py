@@ -217,7 +217,7 @@ class OpenAIChat(Choices):
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether the first choice of a reply holds a message."""
+        """Return True if the first choice of a reply holds a message."""
         choices = replies[0].get("choices")
         listed = choices if isinstance(choices, list | tuple) else [choices]
         first: RawReply = next((choice for choice in listed if isinstance(choice, Mapping)), {})

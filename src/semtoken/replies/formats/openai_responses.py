@@ -55,14 +55,14 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether a reply says that it is a response, or has a list `output` of typed items."""
+        """Return True if a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
         listed = "output" in reply and fields.value_at(reply, ("output", 0, "type")) is not None
         return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:
-        """Whether the type of an event is one of this shape."""
+        """Return True if the type of an event is one of this shape."""
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod

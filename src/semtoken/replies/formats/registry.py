@@ -158,7 +158,7 @@ def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
 
 
 def is_whole(value: RawReply) -> bool:
-    """Whether it is a reply whose choices have all ended."""
+    """Return True if it is a reply whose choices have all ended."""
     shape = shape_of([value])
     places = (shape.places(value) if shape is not None else None) or ()
     return bool(places) and all(place.ended for place in places)

@@ -43,13 +43,13 @@ class LangChainMessage(Shape):
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether the message has metadata of a response."""
+        """Return True if the message has metadata of a response."""
         both = (fields for fields in (replies[0], replies[0].get("kwargs")) if isinstance(fields, Mapping))
         return any(fields.get(META) or (META in fields and fields.get("type") in AI) for fields in both)
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:
-        """Whether the chunk has metadata of a response."""
+        """Return True if the chunk has metadata of a response."""
         return cls.detects([chunk])
 
     @classmethod
@@ -173,16 +173,16 @@ class Transcription(Shape):
     def __init__(self) -> None:
         super().__init__()
         self._has_text = self._has_steps = False
-        """Whether events have brought any."""
+        """True if events have brought any."""
 
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
-        """Whether there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
+        """True if there is a text with a list of log-probabilities, and nothing of a client's result or an engine's."""
         return super().detects(replies) and not {"finishReason", "token_ids"} & replies[0].keys()
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:
-        """Whether the type of an event is one of a transcript."""
+        """Return True if the type of an event is one of a transcript."""
         return str(chunk.get("type", "")).startswith(EVENTS)
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:

@@ -79,5 +79,5 @@ class TGIStream(TGIGenerate):
 
     @classmethod
     def streams(cls, body: RawReply) -> bool:
-        """Whether a request asks for a stream: at this path always."""
+        """Return True if a request asks for a stream: at this path always."""
         return True

@@ -139,7 +139,7 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def holds_numbers(value: Any) -> bool:
-    """Whether log-probabilities of tokens stand anywhere in a value."""
+    """Return True if log-probabilities of tokens stand anywhere in a value."""
     stack = [value]
     while stack:
         here = stack.pop()
@@ -184,7 +184,7 @@ def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
 
 
 def _holds_answer(shape: type[Shape], value: RawReply) -> bool:
-    """Whether a choice of a reply has what the shape reads, so that it is no other thing with a `choices`."""
+    """Return True if a choice of a reply has what the shape reads, so that it is no other thing with a `choices`."""
     fields = {at[0] for paths in shape.texts.values() for at in paths} | {at[0] for at in shape.numbers_at}
     try:
         return any(not fields or fields & choice.keys() for _, _, choice in shape.choices(value))

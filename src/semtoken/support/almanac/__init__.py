@@ -149,7 +149,7 @@ def normalize_answer(text: str) -> str:
 
 
 def is_correct(answer_text: str, question: Question) -> bool:
-    """Whether an answer equals any accepted one after normalization (`normalize_answer`).
+    """Return True if an answer equals any accepted one after normalization (`normalize_answer`).
 
     An answer that is empty after it, such as "the" or "", is wrong. `InvalidInputError` if it is not a text, or the
     question no `Question`.

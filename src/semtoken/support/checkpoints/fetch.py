@@ -103,7 +103,7 @@ def fetch(
 
 
 def hub_is_reachable(hub_id: str) -> bool:
-    """Whether the Hugging Face hub describes a model within a few seconds; False, too, if it has no such model."""
+    """True if the Hugging Face hub describes a model within a few seconds; False, too, if it has no such model."""
     from huggingface_hub import HfApi
 
     try:

@@ -179,7 +179,7 @@ class GgufFile:
 
     @property
     def tied(self) -> bool:
-        """Whether the output head is the input embedding matrix."""
+        """True if the output head is the input embedding matrix."""
         return OUTPUT not in self._tensors
 
     @property

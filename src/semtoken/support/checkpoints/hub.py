@@ -1,4 +1,4 @@
-"""Whether there is a model of a name, here or on the Hugging Face hub: found out before anything is loaded.
+"""A look whether there is a model of a name, here or on the Hugging Face hub, before anything is loaded.
 
 The hub is asked once, where transformers would try for a minute.
 """

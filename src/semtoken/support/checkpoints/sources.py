@@ -53,7 +53,7 @@ class CatalogueModel:
     hub_id: str
     """The original model on the Hugging Face hub."""
     chat: bool
-    """Whether it is tuned for chat; otherwise it is a base model, which continues text."""
+    """True if it is tuned for chat; otherwise it is a base model, which continues text."""
     vocabulary: int
     """The number of tokens in its vocabulary."""
     terms: PackagedFile | None = None
@@ -138,11 +138,11 @@ class ModelSource:
     clusters: Path | None = None
     """Clusters that ship with semtoken for this model, if there are any."""
     chat: bool | None = None
-    """Whether it is tuned for chat, where the catalog says so."""
+    """True if it is tuned for chat, where the catalog says so."""
 
     @property
     def is_gguf(self) -> bool:
-        """Whether the weights are in a GGUF file."""
+        """True if the weights are in a GGUF file."""
         return self.path.endswith(GGUF_SUFFIX)
 
     @property
@@ -293,7 +293,7 @@ def _state(path: Path) -> list[int] | None:
 
 
 def _is_settled(state: list[int] | None) -> bool:
-    """Whether the last change was so long ago that a further one would have another time."""
+    """Return True if the last change was so long ago that a further one would have another time."""
     return state is not None and time.time_ns() - max(state[1:3]) > SETTLED
 
 
@@ -318,6 +318,6 @@ def _object_in(path: Path) -> Mapping[str, Any]:
 
 
 def is_known(folder: str) -> bool:
-    """Whether a folder came with semtoken or was fetched by it, so that its files were checked."""
+    """Return True if a folder came with semtoken or was fetched by it, so that its files were checked."""
     path = Path(folder).resolve()
     return path == almanac_path().resolve() or path.is_relative_to(cache_root().resolve())

@@ -153,7 +153,7 @@ def push(
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether a folder was written by `save`, of whatever format version."""
+    """Return True if a folder was written by `save`, of whatever format version."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -27,7 +27,7 @@ class Elements:
         self._at = 0
         """The place at which the element at hand begins."""
         self.is_whole = False
-        """Whether the array was read to its end, and nothing is behind it."""
+        """True if the array was read to its end, and nothing is behind it."""
 
     def __iter__(self) -> Iterator[str]:
         """The elements, as far as they are JSON."""

@@ -42,7 +42,7 @@ SIDES = (1600, 1200, 900, 600, 400, 250)
 
 
 def has_images(prompt: Any) -> bool:
-    """Whether a prompt is a list of messages, one of which holds an image."""
+    """Return True if a prompt is a list of messages, one of which holds an image."""
     return next(image_parts(prompt), None) is not None
 
 

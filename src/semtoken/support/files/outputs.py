@@ -70,7 +70,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bool:
-    """Whether a file is inside a folder, or is one of its files under another name, and has an ending that is read."""
+    """True if a file is inside a folder, or is one of its files under another name, and has an ending that is read."""
     if output.suffix in REPLY_SUFFIXES and output.parent.resolve().is_relative_to(folder.resolve()):
         return True
     if there is None or output.is_dir():

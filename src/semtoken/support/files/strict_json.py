@@ -91,7 +91,7 @@ def seal(content: Mapping[str, Any], name: str = "checksum") -> dict[str, Any]:
 
 
 def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
-    """Whether an object is unchanged since `seal`, however it is laid out in its file.
+    """Return True if an object is unchanged since `seal`, however it is laid out in its file.
     This finds accidents, not somebody who changes a file on purpose.
     """
     return content.get(name) == _digest(content, name)

@@ -14,7 +14,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether bytes are UTF-8 without a byte order mark."""
+    """Return True if bytes are UTF-8 without a byte order mark."""
     if data.startswith((codecs.BOM_UTF8, *_UTF16)) or b"\0" in data:
         return False
     if data.isascii():

@@ -84,7 +84,7 @@ class Asker:
         return {new: body[name] for name, new in names.items() if new is not None}
 
     def _learns(self, answer: HttpReply, body: Mapping[str, Any]) -> bool:
-        """Whether a refusal names a field that can be left out or spelled otherwise."""
+        """Return True if a refusal names a field that can be left out or spelled otherwise."""
         if answer.status not in REFUSALS:
             return False
         reason = answer.reason
@@ -99,7 +99,7 @@ class Asker:
 
     @property
     def takes_temperature(self) -> bool:
-        """Whether the server has not refused a temperature so far."""
+        """True if the server has not refused a temperature so far."""
         return "temperature" not in self._renamed
 
 

@@ -44,7 +44,7 @@ class Page:
 
     @property
     def silent(self) -> bool:
-        """Whether the endpoint accepted a request for log-probabilities and then left them out."""
+        """True if the endpoint accepted a request for log-probabilities and then left them out."""
         return any(trial.asked and trial.given == 0 for trial in self.tried) and not self.most
 
 
@@ -54,18 +54,18 @@ class TokenNaming:
 
     bytes: bool
     ids: Ids | None
-    """Whether the tokens' ids are given without asking or on request; None: not at all."""
+    """The way in which tokens' ids are given, without asking or on request; None: not at all."""
     id_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Streaming:
-    """Whether the server streams, and whether its streams hold log-probabilities."""
+    """Findings on streams: whether the server streams, and whether its streams hold log-probabilities."""
 
     streams: bool
     log_probs: bool = False
     complete: bool = False
-    """Whether the stream has as many steps as the same reply without a stream."""
+    """True if the stream has as many steps as the same reply without a stream."""
     reason: str | None = None
 
 
@@ -75,7 +75,7 @@ class Tokenizer:
 
     fits: bool
     enough: bool
-    """Whether enough tokens were seen to call it the same tokenizer."""
+    """True if enough tokens were seen to call it the same tokenizer."""
     n_tokens: int
     """The number of distinct tokens that were seen."""
     misfits: tuple[str, ...]
@@ -134,7 +134,7 @@ class Diagnosis:
     numbers: Numbers = field(default_factory=Numbers)
     """The nature of the log-probabilities: raw, or after temperature and samplers."""
     streaming: Streaming | None = None
-    """Whether a stream brings the same log-probabilities; None if that was not examined."""
+    """The findings on streams; None if they were not examined."""
     prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
     tokenizer: Tokenizer | None = None
@@ -148,7 +148,7 @@ class Diagnosis:
 
     @property
     def usable(self) -> bool:
-        """Whether semtoken can score answers of this endpoint."""
+        """True if semtoken can score answers of this endpoint."""
         return not any(verdict.level == "bad" for verdict in self.verdicts)
 
     def page(self, name: str | None) -> Page | None:

@@ -156,7 +156,7 @@ def _first_choice(answer: object) -> dict[str, object]:
 
 
 def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Tokenizer:
-    """Whether the tokens of some replies are those of a vocabulary."""
+    """Find out whether the tokens of some replies are those of a vocabulary."""
     shared = check_shared_vocabulary(steps, vocabulary)
     return Tokenizer(shared.fits, shared.enough, shared.n_tokens, shared.misfits)
 

@@ -32,9 +32,9 @@ class Numbers:
     unlisted: int = 0
     """Chosen tokens with the log-probability 0 and no list, where others have one."""
     only_zeros: bool = False
-    """Whether every chosen token is said to be certain."""
+    """True if every chosen token is said to be certain."""
     above_one: bool = False
-    """Whether the probabilities of a list sum to more than 1."""
+    """True if the probabilities of a list sum to more than 1."""
     off: float | None = None
     """The largest error of a number of -1 that comes from its rounding, in nats; None if it is written in full."""
     apart: float | None = None
@@ -96,7 +96,7 @@ def _off(steps: Sequence[TopStep]) -> float | None:
 
 
 def only_zeros(steps: Sequence[TopStep]) -> bool:
-    """Whether all tokens have a log-probability of 0 and their alternatives minus infinity: they say nothing."""
+    """Return True if all tokens have a log-probability of 0 and their alternatives minus infinity: they say nothing."""
     others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
     certain = all(step.chosen.log_prob == 0 for step in steps)
     return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)

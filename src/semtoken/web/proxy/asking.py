@@ -42,7 +42,7 @@ class Limit(NamedTuple):
     most: int
     """The number of them for each token; 0: none."""
     by_n_probs: bool = False
-    """Whether they are asked for by `n_probs`."""
+    """True if they are asked for by `n_probs`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class AnswerRequest:
         return Document(self.sent.decode()).changed([Put((), fields)]).encode()
 
     def takes_n_probs(self, refusal: str) -> bool:
-        """Whether an upstream that refuses `logprobs` in these words gives them under llama-server's own name."""
+        """True if an upstream that refuses `logprobs` in these words gives them under llama-server's own name."""
         return self.shape is OpenAIChat and self.kept is None and NOT_WITH_TOOLS in refusal
 
 

@@ -39,7 +39,7 @@ class Client:
         self.status: int | None = None
         """The status of the answer, once it has begun."""
         self.ended = False
-        """Whether the answer is complete."""
+        """True if the answer is complete."""
 
     @property
     def target(self) -> bytes:

@@ -85,7 +85,7 @@ class ProxyDecisions:
     async def _is_to_ask_otherwise(
         self, answer: UpstreamAnswer, shape: QuestionShape, asked: WireRequest | Response
     ) -> bool:
-        """Whether the upstream has no such route, or wants other fields there than a right request has."""
+        """Return True if the upstream has no such route, or wants other fields there than a right request has."""
         if await has_no_route(answer):
             self._absent.add(shape.path)
             return True

@@ -27,7 +27,7 @@ class LocatedReply(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether a choice ends with this reply or event."""
+        """True if a choice ends with this reply or event."""
         return any(place.ended for place in self.places)
 
 

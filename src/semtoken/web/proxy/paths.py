@@ -35,7 +35,7 @@ def check_target(target: bytes) -> None:
 
 
 def shows_answers(path: str) -> bool:
-    """Whether a server might take a path, in any spelling that servers accept, for one that answers prompts.
+    """Return True if a server might take a path, in any spelling that servers accept, for one that answers prompts.
 
     >>> shows_answers("/v1/Chat/completions%20;x/"), shows_answers("/v1/embeddings")
     (True, False)
@@ -49,7 +49,7 @@ def shows_answers(path: str) -> bool:
 
 
 def is_own(path: str) -> bool:
-    """Whether a path, in any spelling, is below `/semtoken`: requests there may carry the token of this proxy's own
+    """True if a path, in any spelling, is below `/semtoken`: requests there may carry the token of this proxy's own
     routes, which the upstream must not see, whether or not there is such a route.
 
     >>> is_own("/semtoken/review"), is_own("//%73emtoken;x/%2e"), is_own("/v1/models")

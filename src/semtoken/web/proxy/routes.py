@@ -35,7 +35,7 @@ class AbsentRoutes:
             logger.warning("The upstream rejects %s, so questions are asked in another way: %s", shape.what, said)
 
     def lacks(self, shape: QuestionShape, model: str | None) -> bool:
-        """Whether the upstream is known not to answer a shape."""
+        """Return True if the upstream is known not to answer a shape."""
         return shape.path in self or _refused(shape, model) in self
 
     def __contains__(self, path: str) -> bool:
@@ -47,5 +47,5 @@ def _refused(shape: QuestionShape, model: str | None) -> str:
 
 
 async def has_no_route(answer: UpstreamAnswer) -> bool:
-    """Whether an answer says that the upstream has no endpoint at its path."""
+    """Return True if an answer says that the upstream has no endpoint at its path."""
     return answer.status in NO_ROUTE and says_no_route(answer.status, await answer.said())

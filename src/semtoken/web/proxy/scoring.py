@@ -150,12 +150,12 @@ class ReplyScorer:
 
     @property
     def decides(self) -> bool:
-        """Whether only accepted answers may be shown, so that an unreadable one must not be."""
+        """True if only accepted answers may be shown, so that an unreadable one must not be."""
         return self._applied is not None and self._applied.abstain_text is not None
 
     @property
     def takes_long(self) -> bool:
-        """Whether scoring may take long, since there is much to compute or to read, so that it belongs in a thread."""
+        """True if scoring may take long, since there is much to compute or to read, so that it belongs in a thread."""
         options = self.asked.options
         return bool(options.parts or options.methods or self.settings.methods) or self.n_tokens > LONG_ANSWER
 

@@ -25,7 +25,7 @@ class ProxySettings:
     methods: tuple[str, ...] = ()
     """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
-    """Whether to ask for token ids as vLLM and SGLang give them, which takes a vocabulary. Others may refuse."""
+    """True to ask for token ids as vLLM and SGLang give them, which takes a vocabulary. Others may refuse."""
     distribution: Distribution | None = None
     """The distribution behind the upstream's log-probabilities, where its replies do not show it."""
     proxy_for: str | None = None

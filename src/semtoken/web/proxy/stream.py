@@ -39,7 +39,7 @@ class Piece:
     content_of: int | None = None
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
-    """Whether the event says that the stream is complete."""
+    """True if the event says that the stream is complete."""
 
     def final_block(self, index: int | None) -> Block | None:
         """The block of a choice, if it ends with this event."""

@@ -69,7 +69,7 @@ class UnpackedBody:
 
 
 async def can_be_unpacked(answer: UpstreamAnswer) -> bool:
-    """Whether a compressed stream, which was not asked for, can be decompressed."""
+    """Return True if a compressed stream, which was not asked for, can be decompressed."""
     if answer.encoding == "identity":
         return True
     try:

@@ -86,7 +86,7 @@ class UpstreamAnswer:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the answer comes in events."""
+        """True if the answer comes in events."""
         return self.kind in (EVENT_STREAM, JSON_LINES)
 
     @property

@@ -202,7 +202,7 @@ class _Rows(Observer):
         return ended
 
     def _holds_newline(self, token: int, work: GenerationBatch) -> bool:
-        """Whether a token that ends the answer may have text of the answer before its newline."""
+        """Return True if a token that ends the answer may have text of the answer before its newline."""
         return work.decoding.stop_at_newline and "\n" in self._vocabulary.texts[token]
 
     def finish(self, answer: int, completion: Completion) -> None:

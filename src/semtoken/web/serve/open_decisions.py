@@ -54,7 +54,7 @@ class OpenDecisions:
         """When the model was last left to the answers that are being written."""
 
     def __bool__(self) -> bool:
-        """Whether any questions are being read."""
+        """Return True if any questions are being read."""
         return bool(self._open)
 
     def take(self, orders: Sequence[DecisionOrder]) -> None:

@@ -27,7 +27,7 @@ class TokenSpelling:
     special: Mapping[int, str]
     """Names of the tokens that have no text."""
     as_ids: bool = False
-    """Whether every token is spelled like "token_id:7", which names it even where several share a text."""
+    """True if every token is spelled like "token_id:7", which names it even where several share a text."""
 
     def name(self, token: int) -> str:
         """The text of a token, or its id spelled as a text."""

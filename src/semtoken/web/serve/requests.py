@@ -176,7 +176,7 @@ class GenerationRequest(BaseModel):
 
     @property
     def shows_usage(self) -> bool:
-        """Whether a stream ends with the numbers of tokens."""
+        """True if a stream ends with the numbers of tokens."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @cached_property

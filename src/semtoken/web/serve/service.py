@@ -45,7 +45,7 @@ class Offer:
     template: str | None = None
     """Text with `{question}` for the last message of a chat; None for the tokenizer's chat template."""
     stop_at_newline: bool = False
-    """Whether answers of a chat end at their first newline."""
+    """True if answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities that a request may ask for at each token."""
     calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None
@@ -78,7 +78,7 @@ class Job:
 
     @property
     def holds_answers(self) -> bool:
-        """Whether an answer is shown only once it is decided, since another text may replace it."""
+        """True if an answer is shown only once it is decided, since another text may replace it."""
         return self.applied is not None and self.applied.abstain_text is not None
 
 
