@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, err, out, plain_table, tell
-from semtoken.cli.outputs import beside, refuse_existing
+from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import JudgeNamed, Output, Overwrite
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError
@@ -114,7 +114,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse before the work begins what would fail after it."""
-    from semtoken.support.files.outputs import check_not_read
+    from semtoken.support.files.outputs import check_not_read, refuse_existing
     from semtoken.support.files.record_files import STANDARD, format_of
 
     if str(target) == STANDARD:

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from semtoken.choices import Guarantee
-from semtoken.cli.console import out, plain_table, print_json, say, tell
+from semtoken.cli.console import json_line, out, plain_table, print_json, say, tell
 from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import decision_answers
-from semtoken.cli.outputs import refuse_existing
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
 from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
 from semtoken.cli.statuses import Status, UsageError, refuse_useless
 from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.guarantees import Calibrator, Report
     from semtoken.guarantees.answer_records import AnswerRecord
     from semtoken.guarantees.groups import FittedGroup
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AnswerOptions:
+    """The options that only answers in text have."""
+
+    label_field: str | None = None
+    """Field that says whether an answer is right. Default: correct."""
+    judge: str | None = None
+    """Judge answers against accepted ones: exact, contains or rouge. Default: exact."""
+    by: Annotated[str | None, Parameter(metavar="METHOD")] = None
+    """Calibrate this score instead of the confidence."""
+    group_by: Annotated[str | None, Parameter(metavar="FIELD")] = None
+    """Fit one calibrator per value of a field; the guarantees hold jointly."""
+    unlabeled: Path | None = None
+    """Scores without labels, to place the thresholds."""
 
 
 def calibrate(
@@ -38,11 +51,7 @@ def calibrate(
     guarantee: Annotated[Guarantee | None, Parameter(metavar="KIND")] = None,
     labels: Labels = None,
     questions: Questions = None,
-    label_field: str | None = None,
-    judge: str | None = None,
-    by: Annotated[str | None, Parameter(metavar="METHOD")] = None,
-    group_by: Annotated[str | None, Parameter(metavar="FIELD")] = None,
-    unlabeled: Path | None = None,
+    of_answers: AnswerOptions = AnswerOptions(),
     require: bool = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -69,16 +78,6 @@ def calibrate(
     guarantee
         selective_risk: errors among accepted answers; miss_rate: accepted among errors; joint_risk: accepted
         errors among all. Default: selective_risk.
-    label_field
-        Field that says whether an answer is right. Default: correct.
-    judge
-        Judge answers against accepted ones: exact, contains or rouge. Default: exact.
-    by
-        Calibrate this score instead of the confidence.
-    group_by
-        Fit one calibrator per value of a field; the guarantees hold jointly.
-    unlabeled
-        Scores without labels, to place the thresholds.
     require
         Exit with 1, and write nothing, if a guarantee is not possible.
     """
@@ -87,24 +86,11 @@ def calibrate(
     known = in_use.settings.guarantee
     wanted = GuaranteeSection(alpha or known.alpha, delta or known.delta, guarantee or known.kind)
     target = _Target(output, overwrite=overwrite, require=require, as_json=as_json)
-    of_answers: dict[str, object] = {"--label-field": label_field, "--judge": judge, "--by": by}
-    of_answers |= {"--group-by": group_by, "--unlabeled": unlabeled}
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
-        refuse_useless(of_answers, "on answers to typed questions")
+        typed = {f"--{name.replace('_', '-')}": value for name, value in vars(of_answers).items()}
+        refuse_useless(typed, "on answers to typed questions")
         return _fit_decisions(Path(source), (labels, questions), wanted, target, in_use)
-    how = _AnswerOptions(label_field, judge, by, group_by, unlabeled)
-    return _fit_answers(source, how, wanted, target)
-
-
-@dataclass(frozen=True)
-class _AnswerOptions:
-    """Options that only answers in text have."""
-
-    label_field: str | None
-    judge: str | None
-    by: str | None
-    group_by: str | None
-    unlabeled: Path | None
+    return _fit_answers(source, of_answers, wanted, target)
 
 
 @dataclass(frozen=True)
@@ -118,21 +104,14 @@ class _Target:
     as_json: bool
     """True prints the result as JSON."""
 
-    def refuse_existing(self, *folders: str) -> None:
-        """Raise `InvalidInputError` if a calibrator or a report in one of these folders would be replaced."""
-        from semtoken.guarantees.calibrator import NAME
-        from semtoken.guarantees.groups import REPORT
 
-        for folder, name in product(folders, (NAME, REPORT)):
-            refuse_existing(self.output / folder / name, "directory", overwrite=self.overwrite)
-
-
-def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
+def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
     """The answers of a file or a journal, one for each question, and those of --unlabeled."""
     from semtoken.guarantees.answer_records import one_of_each_question, read_answers, require_labels, require_scores
     from semtoken.guarantees.exact import shortage
+    from semtoken.guarantees.groups import read_unlabeled
 
-    field = how.label_field or "correct"
+    field, for_accepted = how.label_field or "correct", wanted.kind == "selective_risk"
     if is_journal(source):
         if how.label_field is not None or how.judge is not None:
             raise UsageError("--label-field and --judge have no effect on a journal, which has its labels.")
@@ -141,34 +120,31 @@ def _read(source: str, how: _AnswerOptions, wanted: GuaranteeSection) -> tuple[l
         answers = read_answers(Path(source), field)
         require_labels(answers, field)
     require_scores(answers)
-    further = [] if how.unlabeled is None else _to_place(how.unlabeled, field, answers, wanted.kind)
-    if wanted.kind == "selective_risk":
-        missing = shortage(sum(answer.can_be_labeled for answer in answers), wanted.alpha, wanted.delta)
-        if missing:
-            tell(missing)
+    if how.unlabeled is not None and not for_accepted:
+        raise UsageError(f"--unlabeled has no effect on --guarantee {wanted.kind}: leave it out.")
+    further = [] if how.unlabeled is None else read_unlabeled(how.unlabeled, answers, field)
+    n_labels = sum(answer.can_be_labeled for answer in answers)
+    if for_accepted and (missing := shortage(n_labels, wanted.alpha, wanted.delta)):
+        tell(missing)
     kept = one_of_each_question(answers)
     if left_out := len(answers) - len(kept):
         tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
     return kept, further
 
 
-def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
+def _fit_answers(source: str, how: AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
     from semtoken.decisions import calibrating as of_decisions
     from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.groups import answer_groups, fit_groups
-    from semtoken.support.files.safe_files import locked
+    from semtoken.guarantees.groups import answer_groups, check_folders, fit_groups, save_groups
 
-    if target.output.exists() and not target.output.is_dir():
-        raise InvalidInputError(f"{target.output} is a file; give the name of a folder.")
     if (target.output / of_decisions.NAME).exists():
         raise InvalidInputError(f"{target.output} holds a calibrator of typed questions. Name another folder.")
-    target.refuse_existing("")
+    check_folders(target.output, overwrite=target.overwrite)
     answers, further = _read(source, how, wanted)
     answers, judged_by = _judged(answers, how.judge)
     groups = answer_groups(answers, further, how.group_by)
-    # Before anything is fitted, which takes a while: all are written, or none.
-    target.refuse_existing(*(group.folder for group in groups))
+    check_folders(target.output, groups, overwrite=target.overwrite)  # before anything is fitted, which takes a while
     try:
         fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
     except InvalidInputError as error:
@@ -178,37 +154,36 @@ def _fit_answers(source: str, how: _AnswerOptions, wanted: GuaranteeSection, tar
         named = f" for {', '.join(without)}" if without != [""] else ""
         tell(f"Nothing was written, since no guarantee is possible{named}.", style="red")
         return Status.DOES_NOT_HOLD
-    busy = f"Another `semtoken calibrate` is writing to {target.output}. Wait for it, or choose another directory."
-    whole = target.output.resolve()
-    with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
-        target.refuse_existing(*(group.folder for group in groups))  # another one may have ended meanwhile
-        for one in fitted:
-            _write(one, target)
+    save_groups(fitted, target.output, overwrite=target.overwrite)
+    for one in fitted:
+        _show(one, target)
     return None
 
 
-def _write(fitted: FittedGroup, target: _Target) -> None:
-    """Write a calibrator with its report, and print how good it is."""
+def _show(fitted: FittedGroup, target: _Target) -> None:
+    """Print how good a calibrator is that was written, and where it is."""
+    from semtoken.guarantees.labels import PRODUCT
+
     if fitted.forecast:
         tell(fitted.forecast)
-    place = target.output / fitted.group.folder
-    fitted.save(place)
     if target.as_json:
-        print_json(_summary(fitted))
+        print_json(fitted.to_dict())
         return
     if fitted.group.title:
         tell(f"{fitted.group.title}:")
-    _show(fitted.calibrator, fitted.report)
-    tell(f"Calibrator and report in {place}. Use it with --calibrator {quote(str(place))}.")
-
-
-def _summary(fitted: FittedGroup) -> dict[str, Any]:
-    """The fit as plain values."""
     calibrator, report = fitted.calibrator, fitted.report
-    statement = None if calibrator.threshold is None else calibrator.threshold.statement
-    values: dict[str, Any] = {"labels": calibrator.n, "guarantees": calibrator.guarantees, "statement": statement}
-    values |= {"log_loss": report.log_loss.value, "calibration_error": report.calibration_error}
-    return {"group": fitted.group.value, **values} if fitted.group.value else values
+    say(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
+    columns = ("probability given", "right", "95% interval", "answers")
+    table = plain_table(*columns, "", numbers=columns, gap=1)
+    for b in report.bins:
+        bar = "█" * round(20 * b.right)
+        table.add_row(f"{b.probability_correct:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
+    out().print(table)
+    say(report.sentence)
+    if calibrator.threshold is not None:
+        say(calibrator.threshold.statement, "bold")
+    place = target.output / fitted.group.folder
+    tell(f"Calibrator and report in {place}. Use it with --calibrator {quote(str(place))}.")
 
 
 def _fit_decisions(
@@ -221,7 +196,7 @@ def _fit_decisions(
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
     from semtoken.decisions.calibrating import NAME, DecisionCalibrator
     from semtoken.decisions.doubts import doubts_of_answers, doubts_of_labels
-    from semtoken.support.files.outputs import check_not_inside
+    from semtoken.support.files.outputs import check_not_inside, refuse_existing
 
     required = in_use.settings.decisions.require
     check_not_inside(target.output, [source])
@@ -237,28 +212,12 @@ def _fit_decisions(
     missing = fitted.without_guarantee(required) if target.require else []
     if not missing:
         fitted.save(target.output)
-    if target.as_json:
-        for side in fitted.sides:
-            counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
-            guarantee = {"guarantees": side.guarantees, "statement": side.statement}
-            print_json({"question": side.name, "side": side.side, **counts, **guarantee})
-    else:
-        _tell_fitted(fitted)
+    for line in map(json_line, fitted.plain_values()) if target.as_json else fitted.lines():
+        print(line)
     if missing:
         tell(f"Nothing was written, since there is no guarantee for {', '.join(missing)}.", style="red")
         return Status.DOES_NOT_HOLD
     return None
-
-
-def _tell_fitted(fitted: DecisionCalibrator) -> None:
-    for side in fitted.sides:
-        print(f"{side.what} ({side.n} labels): {side.statement}")
-    for question in fitted.questions.values():
-        if question.scale is not None:
-            print(f"{question.name}, probabilities of all options: {question.scale.statement}.")
-    for question in fitted.questions.values():
-        if question.sets is not None:
-            print(f"{question.name}, sets of options: {question.sets.statement}.")
 
 
 def _sampled(url: str) -> list[AnswerRecord]:
@@ -286,40 +245,3 @@ def _judged(answers: Sequence[AnswerRecord], judge: str | None) -> tuple[list[An
 
     chosen = judge_from(judge or "exact")
     return label_records(answers, chosen), chosen.name
-
-
-def _to_place(path: Path, field: str, answers: Sequence[AnswerRecord], guarantee: str) -> list[AnswerRecord]:
-    """The answers of --unlabeled, which place thresholds; `UsageError` if they cannot, since it would do nothing."""
-    from semtoken.guarantees.answer_records import read_answers
-    from semtoken.guarantees.fitting import FEWEST_UNLABELED
-
-    if guarantee != "selective_risk":
-        raise UsageError(f"--unlabeled has no effect on --guarantee {guarantee}: leave it out.")
-    further = read_answers(path, field)
-    n = len(further) + sum(answer.correct is None for answer in answers)
-    if n < FEWEST_UNLABELED:
-        raise UsageError(
-            f"--unlabeled has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and "
-            f"there are {n}. Give more, or leave it out."
-        )
-    return further
-
-
-def _show(calibrator: Calibrator, report: Report) -> None:
-    from semtoken.guarantees.labels import PRODUCT
-
-    say(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
-    columns = ("probability given", "right", "95% interval", "answers")
-    table = plain_table(*columns, "", numbers=columns, gap=1)
-    for b in report.bins:
-        bar = "█" * round(20 * b.right)
-        table.add_row(f"{b.probability_correct:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
-    out().print(table)
-    gain = report.log_loss_gain
-    verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
-    say(
-        f"Log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
-        f"giving {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}."
-    )
-    if calibrator.threshold is not None:
-        say(calibrator.threshold.statement, "bold")

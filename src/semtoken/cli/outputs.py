@@ -35,14 +35,6 @@ def check_names(values: dict[str, Any], words: Sequence[str]) -> None:
         raise InvalidInputError("The name of a file or folder is empty: is a variable of the shell not set?")
 
 
-def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:
-    """Raise `InvalidInputError` if something would be replaced, unless that is asked for; for a folder always."""
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
-    if path.exists() and not overwrite:
-        raise InvalidInputError(f"{path} exists. Choose another {what}, or replace it with --force.")
-
-
 def check_outputs(values: dict[str, Any], command: str) -> list[Path]:
     """Refuse, before any work, outputs that would destroy an input, each other or another file, or cannot be written.
     Returns what the command may write.

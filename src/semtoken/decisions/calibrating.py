@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -210,6 +210,24 @@ class DecisionCalibrator:
         """
         known = {name for side in self.sides for name in (side.name, side.what)}
         return sorted(set(_names(required)) - known)
+
+    def lines(self) -> Iterator[str]:
+        """The fit for people: a sentence on each side, then on the probabilities of all options, and on the sets."""
+        for side in self.sides:
+            yield f"{side.what} ({side.n} labels): {side.statement}"
+        for question in self.questions.values():
+            if question.scale is not None:
+                yield f"{question.name}, probabilities of all options: {question.scale.statement}."
+        for question in self.questions.values():
+            if question.sets is not None:
+                yield f"{question.name}, sets of options: {question.sets.statement}."
+
+    def plain_values(self) -> Iterator[Mapping[str, Any]]:
+        """The fit to each side as plain values: its labels, and what it guarantees."""
+        for side in self.sides:
+            counts = {"labels": side.n, "accepted": side.n_accepted, "wrong": side.n_wrong_accepted}
+            guarantee = {"guarantees": side.guarantees, "statement": side.statement}
+            yield {"question": side.name, "side": side.side, **counts, **guarantee}
 
     @cached_property
     def checksum(self) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from semtoken.choices import Guarantee
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.answer_records import AnswerRecord
-from semtoken.guarantees.calibrator import Calibrator
+from semtoken.guarantees.answer_records import AnswerRecord, read_answers
+from semtoken.guarantees.calibrator import NAME, Calibrator
 from semtoken.guarantees.exact import forecast
 from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
 from semtoken.guarantees.fitting import FEWEST_UNLABELED
 from semtoken.guarantees.labels import LabeledScores, labeled
 from semtoken.guarantees.measures import Report
 from semtoken.guarantees.threshold_sets import places_of_groups
+from semtoken.support.files.outputs import refuse_existing
+from semtoken.support.files.safe_files import locked
 
 REPORT = "report.html"
 """The name of the report beside a calibrator."""
@@ -71,6 +75,20 @@ class FittedGroup:
             return ""
         return forecast(self.scores.uncertainty, self.scores.correct, threshold.alpha, threshold.delta, None)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fit as plain values: its group where there are several, labels, guarantee and the quality of its
+        probabilities.
+        """
+        threshold = self.calibrator.threshold
+        values = {
+            "labels": self.calibrator.n,
+            "guarantees": self.calibrator.guarantees,
+            "statement": None if threshold is None else threshold.statement,
+            "log_loss": self.report.log_loss.value,
+            "calibration_error": self.report.calibration_error,
+        }
+        return {"group": self.group.value, **values} if self.group.value else values
+
     def save(self, directory: Path) -> None:
         """Write the calibrator and the page `report.html` into a directory, which is made if it is missing.
 
@@ -82,6 +100,21 @@ class FittedGroup:
         # The report first: a calibrator is there only when all is.
         write_report(directory / REPORT, self.calibrator, self.report, self.scores, self.forecast)
         self.calibrator.save(directory)
+
+
+def read_unlabeled(path: Path, answers: Sequence[AnswerRecord], label: str = "correct") -> list[AnswerRecord]:
+    """The answers of a file that only place thresholds, beside those of `answers` without a label.
+
+    `InvalidInputError` if the file cannot be read, or they are too few to have an effect.
+    """
+    further = read_answers(path, label)
+    n = len(further) + sum(answer.correct is None for answer in answers)
+    if n < FEWEST_UNLABELED:
+        raise InvalidInputError(
+            f"--unlabeled has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and "
+            f"there are {n}. Give more, or leave it out."
+        )
+    return further
 
 
 def answer_groups(
@@ -161,6 +194,33 @@ def fit_groups(
         scores = labeled(own, correct, by=calibrator.fingerprint.method)
         fitted.append(FittedGroup(group, calibrator, report, scores))
     return fitted
+
+
+def check_folders(directory: Path, groups: Sequence[AnswerGroup] = (), *, overwrite: bool = False) -> None:
+    """Raise `InvalidInputError` if the directory is a file, or a calibrator or a report of one of these groups in it
+    would be replaced; without groups that of the directory itself.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise InvalidInputError(f"{directory} is a file; give the name of a folder.")
+    for folder, name in product([group.folder for group in groups] or [""], (NAME, REPORT)):
+        refuse_existing(directory / folder / name, "directory", overwrite=overwrite)
+
+
+def save_groups(fitted: Sequence[FittedGroup], directory: Path, *, overwrite: bool = False) -> None:
+    """Write the calibrator of each group, with its report, into its folder in a directory, or none of them.
+
+    Raises
+    ------
+    InvalidInputError
+        Another process is writing there, something would be replaced, or the place cannot be written.
+    """
+    busy = f"Another `semtoken calibrate` is writing to {directory}. Wait for it, or choose another directory."
+    whole = directory.resolve()
+    with locked(whole.with_name(f".{whole.name}.lock"), busy, remove=True):
+        # another one may have ended while this one fitted
+        check_folders(directory, [one.group for one in fitted], overwrite=overwrite)
+        for one in fitted:
+            one.save(directory / one.group.folder)
 
 
 def _placing(group: AnswerGroup, labeled_ones: Sequence[AnswerRecord]) -> list[AnswerRecord] | None:

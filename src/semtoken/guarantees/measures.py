@@ -70,6 +70,16 @@ class Report:
     bins: tuple[Bin, ...]
     """Reliability: bins of equal count, ascending probability."""
 
+    @property
+    def sentence(self) -> str:
+        """The log loss, what it gains on the base rate and whether that is shown, and the calibration error."""
+        gain = self.log_loss_gain
+        verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
+        return (
+            f"Log loss {self.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
+            f"giving {self.base_rate:.1%}: {verdict} the base rate. ECE {self.calibration_error:.3f}."
+        )
+
     def __repr__(self) -> str:
         gain = self.brier_gain
         return (

@@ -78,6 +78,14 @@ def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bo
     return any(there == _identity(path) for path in folder.rglob("*") if path.suffix in REPLY_SUFFIXES)
 
 
+def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:
+    """Raise `InvalidInputError` if something would be replaced, unless that is asked for; for a folder always."""
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; give the name of a file.")
+    if path.exists() and not overwrite:
+        raise InvalidInputError(f"{path} exists. Choose another {what}, or replace it with --force.")
+
+
 def check_own(output: Path, command: str) -> None:
     """Refuse (`InvalidInputError`) to replace a file that is not the command's own or was changed, unless it is
     empty.
