@@ -1,34 +1,46 @@
-"""Defaults of one and the same setting at every door where it can be given."""
+"""Defaults: as they are recorded, and the same for one setting at every door where it can be given."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pytest
-
 import semtoken
-from semtoken.bench.settings import ClusteringSettings, DecodingSettings
-from semtoken.bench.statistics import AnswerSettings
-from semtoken.cli.ask import ask
-from semtoken.cli.check import check
-from semtoken.cli.journal import show
-from semtoken.cli.score import score
-from semtoken.cli.settings import AuditSection, Settings, key_of
-from semtoken.clustering.partition import cluster_table, cluster_tokens
-from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
+from semtoken.bench.datasets import read_dataset
+from semtoken.bench.judges.kinds import RougeJudge, SimilarityJudge
+from semtoken.bench.judges.llm import LLMJudge
+from semtoken.bench.settings import (
+    ClusteringSettings,
+    ControlsSettings,
+    DatasetSettings,
+    DecodingSettings,
+    ModelSettings,
+    RunSettings,
+)
+from semtoken.cli.commands import leaves
+from semtoken.cli.help import command_at
+from semtoken.cli.settings import KEYS, Settings, key_of
+from semtoken.clustering.token_clusters import ClusterSettings
 from semtoken.decisions.auditing import audit as audit_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.journal.watch import watch
-from semtoken.models.base import Decoding
-from semtoken.stream import stream_generate
+from semtoken.support.executors.ray import RayExecutor
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
 
-PAPER = {"algorithm": "agglomerative", "linkage": "complete", "metric": "cosine", "embedding": "concatenated"}
-"""Settings of clusters in the published code."""
+ROOT = Path(__file__).parents[1]
+FURTHER = (
+    *(RunSettings, ModelSettings, DatasetSettings, DecodingSettings, ControlsSettings, ClusteringSettings),
+    *(ClusterSettings, RougeJudge, SimilarityJudge, LLMJudge, RayExecutor, ProxySettings, read_dataset),
+)
+"""What the pages describe in words, beside the objects of docs/api."""
 
 
 def defaults(door: Any) -> dict[str, Any]:
@@ -37,33 +49,45 @@ def defaults(door: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not inspect.Parameter.empty}
 
 
-@pytest.mark.parametrize(
-    "door", [ClusterSettings, ClusteringSettings, TokenClusters.from_model, cluster_table, cluster_tokens]
-)
-def test_clusters_are_made_in_the_way_of_the_paper(door: Any) -> None:
-    found = defaults(door)
-    expected: dict[str, Any] = PAPER | {"n_clusters": 16_000, "seed": 0}
-    if door is ClusteringSettings:
-        expected["n_clusters"] = None  # as many, or fewer for a small vocabulary
-    assert found.items() >= {name: value for name, value in expected.items() if name in found}.items()
-    assert set(expected) - set(found) <= {"embedding"}  # a table is of one kind
+def documented() -> Iterator[tuple[str, Any]]:
+    """The functions, classes and public methods that the pages describe, by name."""
+    pages = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+    for name in re.findall(r"^::: (semtoken\S*)", pages, re.MULTILINE):
+        yield from _doors(pkgutil.resolve_name(name))
+    for one in FURTHER:
+        yield from _doors(one)
+    for place in leaves():
+        yield "semtoken " + " ".join(place), command_at(place).default_command
 
 
-def test_an_audit_fails_for_nothing_but_a_broken_guarantee_unless_limits_are_set() -> None:
-    assert AuditSection(max_distance=0, min_accepted=0, undecided_passes=True) == AuditSection()
+def _doors(value: Any) -> Iterator[tuple[str, Any]]:
+    members = {name: getattr(one, "__func__", one) for name, one in vars(value).items() if not name.startswith("_")}
+    if inspect.ismodule(value):
+        for name in getattr(value, "__all__", None) or members:
+            one = getattr(value, name)
+            if getattr(one, "__module__", "").startswith(value.__name__):
+                yield from _doors(one)
+    elif callable(value):
+        yield value.__qualname__, value
+        for name, one in members.items() if inspect.isclass(value) else ():
+            if inspect.isfunction(one):
+                yield f"{value.__qualname__}.{name}", one
 
 
-DOORS = [ask, score, semtoken.ScoredModel.generate, stream_generate, Decoding, DecodingSettings, AnswerSettings]
+def test_defaults_are_those_that_users_rely_on() -> None:
+    """Whoever changes one changes what others get who leave it out, and so changes defaults.json, too."""
+    found = {name: defaults(door) for name, door in documented() if not _is_error(door)}
+    found["semtoken.toml"] = {key: key_of(Settings(), key) for key in KEYS}
+    plain = {
+        name: {key: value for key, value in of_one.items() if isinstance(value, bool | int | float | str)}
+        for name, of_one in found.items()
+    }
+    recorded = json.loads(Path(__file__).with_name("defaults.json").read_text("utf-8"))
+    assert {name: of_one for name, of_one in plain.items() if of_one} == recorded
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_answer_has_at_most_256_tokens(door: Any) -> None:
-    found = defaults(door)
-    assert [found[name] for name in ("max_tokens", "max_new_tokens") if name in found] == [256]
-
-
-def test_a_list_in_the_terminal_has_20_lines_unless_more_are_wanted() -> None:
-    assert defaults(check)["limit"] == defaults(show)["limit"] == 20
+def _is_error(door: Any) -> bool:
+    return inspect.isclass(door) and issubclass(door, Exception)
 
 
 MEBIBYTE = 2**20

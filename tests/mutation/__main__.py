@@ -25,7 +25,7 @@ from tests.mutation.changes import changes
 from tests.mutation.processes import FEW_EXAMPLES, ROOT, load_libraries, run_tests
 from tests.mutation.reached import Reached
 from tests.mutation.session import Session
-from tests.mutation.trial import Trial
+from tests.mutation.trial import SIGNATURES, Trial
 
 TESTS = {
     "core": ("core", "methods"),
@@ -82,9 +82,10 @@ def run(
 
 
 def _tests_of(packages: list[str]) -> list[str]:
-    """The folders of tests for some packages, or files in them, each once."""
+    """The folders of tests for some packages, or files in them, each once; and those of signatures."""
     names = [Path(package).parts[0].removesuffix(".py") for package in packages]
-    return list(dict.fromkeys(folder for name in names for folder in TESTS.get(name, (name,))))
+    folders = [folder for name in names for folder in TESTS.get(name, (name,))]
+    return list(dict.fromkeys([*folders, SIGNATURES.removeprefix("tests/")]))
 
 
 def _files(path: Path) -> list[Path]:
