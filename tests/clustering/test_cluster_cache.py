@@ -19,9 +19,10 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.errors import InvalidInputError
 from tests import tiny
 from tests.artifacts import COMMIT
-from tests.test_defaults import PAPER
 
 K30 = ClusterSettings(n_clusters=30)
+PAPER = {"algorithm": "agglomerative", "linkage": "complete", "metric": "cosine", "embedding": "concatenated"}
+"""Settings of clusters in the published code."""
 
 
 pytestmark = pytest.mark.usefixtures("own_cache")
