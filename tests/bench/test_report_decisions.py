@@ -267,7 +267,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     applied, fresh = calibrator(), scored(300, seed=5)
     threshold, log_confidence = known(applied.threshold), known(fresh.log_confidence)
     made = reported(fresh, calibrator=applied)
-    accepted = -log_confidence <= known(threshold.uncertainty)
+    accepted = log_confidence >= known(threshold.min_log_score)
     wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
     assert first == threshold.statement

@@ -75,7 +75,7 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     scores, correct = [r["log_confidence"] for r in rows[:300]], [r["correct"] for r in rows[:300]]
     assert found.predict_proba(-0.7) == st.Calibrator.fit(scores, correct).predict_proba(-0.7)
     wanted = st.Threshold.fit(scores, correct, alpha=0.2, unlabeled=[r["log_confidence"] for r in rows[300:]])
-    assert found.threshold is not None and found.threshold.uncertainty == wanted.uncertainty
+    assert found.threshold is not None and found.threshold.min_log_score == wanted.min_log_score
     page = (tmp_path / "made" / "report.html").read_text()
     assert page.count("<svg") == 2
     assert found.threshold.statement in page
@@ -102,8 +102,8 @@ def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_
         st.Threshold.fit(scores, correct, alpha=0.15, delta=0.2, unlabeled=one) for one in (rest + more, rest)
     )
     found = st.Calibrator.load(tmp_path / "made").threshold
-    assert found is not None and (found.uncertainty, found.statement) == (wanted.uncertainty, wanted.statement)
-    assert wanted.uncertainty != without.uncertainty
+    assert found is not None and (found.min_log_score, found.statement) == (wanted.min_log_score, wanted.statement)
+    assert wanted.min_log_score != without.min_log_score
     refused = semtoken("calibrate", source, "-o", tmp_path / "none", "--guarantee", "miss_rate", *unlabeled)
     assert_told(refused, "--unlabeled has no effect", status=2)
 
@@ -148,7 +148,7 @@ def test_a_guarantee_for_each_group(semtoken: RunCommand, tmp_path: Path) -> Non
         [r["log_confidence"] for r in english], [r["correct"] for r in english], alpha=0.3, delta=0.05
     )
     found = st.Calibrator.load(tmp_path / "made" / "en").threshold
-    assert found is not None and (found.uncertainty, found.n) == (wanted.uncertainty, 90)
+    assert found is not None and (found.min_log_score, found.n) == (wanted.min_log_score, 90)
     few = write_lines(tmp_path / "few.jsonl", rows[:60])
     assert_told(
         semtoken("calibrate", few, "-o", tmp_path / "none", "--group-by", "language"),
@@ -275,7 +275,7 @@ def test_the_embedded_model_from_questions_to_a_kept_guarantee(
         threshold = st.Calibrator.load(tmp_path / alpha).threshold
         assert threshold is not None
         accepted = threshold.accepts(scores)
-        if threshold.uncertainty is None:
+        if threshold.min_log_score is None:
             assert "Nothing can be guaranteed" in threshold.statement and not accepted.any()
             continue
         guaranteed += 1

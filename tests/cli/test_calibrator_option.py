@@ -40,7 +40,7 @@ def made(folder: Path, **origin: str) -> st.Calibrator:
     """A calibrator for the embedded model, from simulated labels."""
     known: dict[str, Any] = {"signature": SIGNATURE, "distribution": "raw", "scores": "exact"}
     found = put(folder, **(known | origin))
-    assert found.threshold is not None and found.threshold.uncertainty is not None
+    assert found.threshold is not None and found.threshold.min_log_score is not None
     return found
 
 
@@ -172,7 +172,7 @@ def test_serve_replaces_answers_that_are_not_accepted_if_wanted(almanac: st.Scor
     calibrator = made(tmp_path / "cal")
 
     def replies(limit: float, text: str | None) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-        threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
+        threshold = replace(calibrator.threshold, min_log_score=-limit)  # type: ignore[type-var]
         applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text=text)
         block = {"tokens": True, "parts": "word"}
         return served(almanac, applied, n=2, logprobs=True, return_token_ids=True, semtoken=block)

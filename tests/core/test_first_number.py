@@ -116,7 +116,7 @@ def test_the_confidence_and_the_least_sure_part_come_before_the_product(place: s
 def test_of_an_answer_that_is_held_back_nothing_is_quoted(tmp_path: Path) -> None:
     found = put(tmp_path / "calibrator", signature=st.ScoringRules().signature, scores="top-k", distribution="unknown")
     assert found.threshold is not None
-    nobody = replace(found, threshold=replace(found.threshold, uncertainty=0.0))
+    nobody = replace(found, threshold=replace(found.threshold, min_log_score=0.0))
     applied = CalibratorInUse(nobody, abstain_text="I do not know.")
     scorer = scorer_for(None, st.ScoringRules())
     shown = score_block(answer(), scorer, BlockOptions(tokens=True, parts="phrase"), applied)

@@ -154,3 +154,11 @@ def test_columns_of_numbers_are_aligned_at_their_right() -> None:
     html = token_rows(answer(("Paris", 0.5), (" is", 0.25)).tokens)
     cells = re.findall(r"<t[hd][^>]*style=\"([^\"]*)\"[^>]*>", str(html))
     assert ["right" in style for style in cells] == [False, True, True, False] * 3
+
+
+def test_the_card_of_a_threshold_says_from_which_score_answers_are_accepted() -> None:
+    threshold = calibrated()[1]
+    least = f"{threshold.min_log_score:.4g}"
+    assert f"Accepted from a log score of {least} by stc." in Seen(threshold._repr_html_()).text
+    strict = replace(threshold, strict=True)
+    assert f"Accepted above a log score of {least} by stc." in Seen(strict._repr_html_()).text

@@ -157,11 +157,11 @@ def test_guarantees_of_other_kinds_are_counted_by_hand() -> None:
         made = DecisionCalibrator.fit(labeled, guarantee=guarantee, alpha=0.1)
         for one in sides_of(audit(made, later)):
             chosen = [r for r in later if r.answer.side == one.fitted.side]
-            level = known(known(one.fitted.threshold).uncertainty)
+            level = known(known(one.fitted.threshold).min_log_score)
             inside = [
                 r
                 for r in chosen
-                if (-r.answer.log_confidence < level if guarantee == "miss_rate" else -r.answer.log_confidence <= level)
+                if (r.answer.log_confidence > level if guarantee == "miss_rate" else r.answer.log_confidence >= level)
             ]
             of = sum(not r.correct for r in chosen) if guarantee == "miss_rate" else len(chosen)
             assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)

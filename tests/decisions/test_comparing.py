@@ -176,7 +176,7 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
     threshold = SimpleNamespace(
         guarantee="selective_risk",
         delta=0.1,
-        uncertainty=0.5,
+        min_log_score=-0.5,
         n_wrong=4,
         accepts=lambda scores: [-one <= 0.5 for one in scores],
     )

@@ -104,8 +104,8 @@ def test_a_calibrator_counts_what_it_accepts_and_keeps_the_counts(tmp_path: Path
     for one in (made, DecisionCalibrator.load(tmp_path / "made")):
         for side in one.sides:
             own = [record for record in labeled if record.answer.side == side.side]
-            level = known(known(side.threshold).uncertainty)
-            accepted = [record for record in own if -record.answer.log_confidence <= level]
+            level = known(known(side.threshold).min_log_score)
+            accepted = [record for record in own if record.answer.log_confidence >= level]
             assert 0 < sum(not record.correct for record in accepted) < len(accepted) < len(own) < 400
             assert (side.n, side.asked, side.n_accepted) == (len(own), 400, len(accepted))
             assert side.n_wrong_accepted == sum(not record.correct for record in accepted)

@@ -80,8 +80,8 @@ def test_the_accepted_share_is_that_of_the_labeled_answers() -> None:
     """Ten labels, of which the four surest are accepted, and as many sure answers without a label."""
     applied = fitted()
     threshold = applied.calibrator.threshold
-    assert threshold is not None and threshold.uncertainty is not None
-    at = -threshold.uncertainty
+    assert threshold is not None and threshold.min_log_score is not None
+    at = threshold.min_log_score
     scores = [at / 2] * 4 + [at * 2] * 6
     answers = [AnswerRecord(f"line {i}", {}, score, i < 9) for i, score in enumerate(scores)]
     answers += [AnswerRecord(f"line {i}", {}, at / 2, None) for i in range(10, 20)]

@@ -27,9 +27,9 @@ def test_a_guarantee_over_all_is_broken_in_a_small_group_and_one_for_each_is_not
         scores, correct, groups = two_groups(generator, 600)
         whole = Threshold.fit(scores, correct, alpha=0.2)
         fitted = GroupThresholds.fit(scores, correct, groups=groups.tolist(), alpha=0.2)
-        broken_by_one += whole.uncertainty is not None  # whatever it accepts of the small group, 40% are wrong
-        broken += fitted.thresholds["small"].uncertainty is not None
-        assert fitted.thresholds["large"].uncertainty is not None
+        broken_by_one += whole.min_log_score is not None  # whatever it accepts of the small group, 40% are wrong
+        broken += fitted.thresholds["small"].min_log_score is not None
+        assert fitted.thresholds["large"].min_log_score is not None
         assert fitted.thresholds["large"].delta == pytest.approx(0.05)
     assert broken_by_one == 20
     assert broken <= binom.ppf(0.999, 20, 0.05)
@@ -96,7 +96,7 @@ def test_the_discarded_end_mirrors_the_accepted_one() -> None:
     bands = Bands.fit(scores, correct, discard_alpha=0.4)
     turned = Threshold.fit(-20.0 - scores, 1 - correct, alpha=0.4)
     assert bands.discard_from is not None
-    assert turned.uncertainty is not None and bands.discard_from == pytest.approx(20.0 - turned.uncertainty)
+    assert turned.min_log_score is not None and bands.discard_from == pytest.approx(20.0 + turned.min_log_score)
     assert bands.band([-bands.discard_from, -np.inf]) == ["discard", "discard"]
     discarded = -scores >= bands.discard_from
     counts = f"(on 400 labeled answers: {discarded.sum()} discarded, {int(correct[discarded].sum())} of them right)"

@@ -427,8 +427,8 @@ def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(
     assert all(one.probability_correct is None and one.decision is None for one in before)
     calibrator = fitted_for(plain)
     assert calibrator.threshold is not None
-    middle = float(np.median([-one.log_confidence for one in before]))
-    calibrator = replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=middle))
+    middle = float(np.median([one.log_confidence for one in before]))
+    calibrator = replace(calibrator, threshold=replace(calibrator.threshold, min_log_score=middle))
     calibrator.save(tmp_path)
     stc = st.ScoredModel.from_pretrained("almanac", calibrator=tmp_path)
     seen: list[Any] = []
@@ -461,7 +461,7 @@ def test_a_threshold_alone_decides_without_a_probability(almanac: st.ScoredModel
     assert (
         found.probability_correct is None and found.decision is not None and found.decision.probability_correct is None
     )
-    strict = replace(threshold, uncertainty=0.0)  # type: ignore[type-var]
+    strict = replace(threshold, min_log_score=0.0)  # type: ignore[type-var]
     stc = st.ScoredModel.from_pretrained("almanac", calibrator=fitted_for(plain), threshold=strict)
     [rejected] = stc.generate("Question:\nWho?\nAnswer:\n", 4)
     assert (

@@ -139,7 +139,7 @@ def test_only_a_threshold_of_the_product_ends_a_generation(almanac: st.ScoredMod
     stc = almanac
     [prompt] = [question.prompt() for question in load_questions("dev")[:1]]
     [whole] = stc.generate([prompt], 12, min_new_tokens=12)
-    product = Threshold(-whole.log_confidence / 2, "selective_risk", 0.1, 0.1, "", 100, 5)
+    product = Threshold(whole.log_confidence / 2, "selective_risk", 0.1, 0.1, "", 100, 5)
     [stopped] = stc.generate([prompt], 12, min_new_tokens=12, stop_above_product=product)
     assert len(stopped.tokens) < 12 and stopped.flags[-1].code == "stopped_early"
     for method in ("confidence", "mean_new_word"):
@@ -257,8 +257,8 @@ def test_a_generation_ends_once_it_can_only_be_rejected() -> None:
         return recorder.answers(model.generate(**inputs, logits_processor=[recorder], **settings))
 
     whole = answers(None)
-    limit = float(np.quantile([-one.log_confidence for one in whole], 0.2))
-    threshold = Threshold(limit, "selective_risk", 0.1, 0.1, "", 100, 5)
+    least = float(np.quantile([one.log_confidence for one in whole], 0.8))
+    threshold = Threshold(least, "selective_risk", 0.1, 0.1, "", 100, 5)
     stopped = answers(threshold)
     accepted = threshold.accepts(whole)
     assert 0 < accepted.sum() < len(prompts)

@@ -71,7 +71,7 @@ def test_how_a_calibrator_did_on_new_labels() -> None:
     assert f"log loss {report.log_loss.value:.3f}, {report.log_loss_gain.value:+.3f} [" in told
     assert told.endswith(f"ECE {report.calibration_error:.3f}.")
     for threshold in (0.5, 0.0):
-        limit = replace(st.Threshold.fit(*drawn(100, "good model"), alpha=0.3), uncertainty=threshold)
+        limit = replace(st.Threshold.fit(*drawn(100, "good model"), alpha=0.3), min_log_score=-threshold)
         judged = CalibratorInUse(replace(calibrator, threshold=limit)).check(scores, labels)
         inside = -scores[:120] <= threshold
         wrong = int((1 - correct[:120][inside]).sum())
@@ -160,8 +160,8 @@ def test_blank_answers_count_as_most_doubtful_wrong_ones_in_a_joint_guarantee() 
     scores, correct = drawn(200)
     blank = st.Threshold.fit([*scores, *[-math.inf] * 30], [*correct, *[0] * 30], guarantee="joint_risk", alpha=0.2)
     doubtful = st.Threshold.fit([*scores, *[-1e6] * 30], [*correct, *[0] * 30], guarantee="joint_risk", alpha=0.2)
-    assert blank.uncertainty == doubtful.uncertainty is not None
-    assert blank.uncertainty != st.Threshold.fit(scores, correct, guarantee="joint_risk", alpha=0.2).uncertainty
+    assert blank.min_log_score == doubtful.min_log_score is not None
+    assert blank.min_log_score != st.Threshold.fit(scores, correct, guarantee="joint_risk", alpha=0.2).min_log_score
 
 
 @pytest.mark.parametrize(

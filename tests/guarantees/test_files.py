@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from semtoken.guarantees.calibrator import from_bytes, to_bytes
 from semtoken.support.files.strict_json import dump_json, seal
 from tests import worked
 from tests.guarantees.test_calibrator import METHODS, drawn, response
+from tests.known import known
 from tests.rows import each
 
 
@@ -55,9 +57,20 @@ def test_what_is_saved_comes_back(method: CurveName, tmp_path: Path) -> None:
 def test_accepting_everything_comes_back(tmp_path: Path) -> None:
     scores, correct = -np.arange(1, 101) / 50, [1] * 95 + [0] * 5
     threshold = st.Threshold.fit(scores, correct, alpha=0.2)
-    assert threshold.uncertainty == np.inf
+    assert threshold.min_log_score == -np.inf
     st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
     assert st.Calibrator.load(tmp_path).threshold == threshold
+
+
+def test_a_file_written_when_thresholds_were_uncertainties_is_read_and_stays_as_it_is() -> None:
+    """It was saved before the field was called `min_log_score`; the number in it is the same with the other sign."""
+    data = (Path(__file__).parent / "saved_calibrator.json").read_bytes()
+    calibrator = from_bytes(data)
+    threshold, saved = known(calibrator.threshold), json.loads(data)
+    limit = saved["threshold"]["uncertainty"]
+    assert threshold.min_log_score == -limit < 0 and threshold.tests[-1].threshold > limit
+    assert threshold.accepts([-limit, math.nextafter(-limit, -math.inf)]).tolist() == [True, False]
+    assert to_bytes(calibrator, saved["semtoken"]) == data
 
 
 def test_a_changed_byte_is_found(saved: Path) -> None:

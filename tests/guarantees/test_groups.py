@@ -44,9 +44,9 @@ def test_each_group_has_its_own_threshold_and_all_guarantees_hold_together() -> 
     for one, own in zip(fitted, (german, english), strict=True):
         alone = st.Threshold.fit(own, [record.correct for record in own], alpha=0.25, delta=0.05)
         found = one.calibrator.threshold
-        assert found is not None and found.uncertainty == alone.uncertainty
-        assert both.thresholds[one.group.value].uncertainty == found.uncertainty
-        assert one.calibrator.guarantees == (alone.uncertainty is not None)
+        assert found is not None and found.min_log_score == alone.min_log_score
+        assert both.thresholds[one.group.value].min_log_score == found.min_log_score
+        assert one.calibrator.guarantees == (alone.min_log_score is not None)
         assert (one.scores.n, one.report.n) == (len(own), len(own))
 
 

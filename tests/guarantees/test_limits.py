@@ -269,9 +269,9 @@ def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journ
     eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)
     for one in (eldest, lenient, strict):
         journal.use(one.file, one.checksum)
-    old, loose = (one.calibrator.threshold.uncertainty for one in (eldest, lenient) if one.calibrator.threshold)
-    assert old is not None and loose is not None and old < loose
-    about, score = {"sampled": False, "confidence_method": None, "decision": "abstain"}, -(old + loose) / 2
+    old, loose = (one.calibrator.threshold.min_log_score for one in (eldest, lenient) if one.calibrator.threshold)
+    assert old is not None and loose is not None and old > loose
+    about, score = {"sampled": False, "confidence_method": None, "decision": "abstain"}, (old + loose) / 2
     journal.add(
         rows_of(
             [

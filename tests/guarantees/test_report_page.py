@@ -47,7 +47,7 @@ def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     uncertainty: float, point: tuple[float, float] | None
 ) -> None:
     """The second of the four surest answers is wrong: 0, 1/2, 1/3, 1/4 of the accepted."""
-    threshold = st.Threshold(uncertainty, "selective_risk", 0.2, 0.1, "guaranteed", 4, 1)
+    threshold = st.Threshold(-uncertainty, "selective_risk", 0.2, 0.1, "guaranteed", 4, 1)
     [axis] = risk_coverage_plot(ANSWERS, threshold).axes
     curve, base, guaranteed, *chosen = axis.lines
     assert np.allclose(curve.get_xydata()[-4:], [[0.25, 0], [0.5, 1 / 2], [0.75, 1 / 3], [1, 1 / 4]])
@@ -57,7 +57,7 @@ def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     assert len(risk_coverage_plot(ANSWERS, None).axes[0].lines) == 2
     others: tuple[tuple[Guarantee, float], ...] = (("joint_risk", 1.0), ("miss_rate", 0.25))
     for guarantee, of in others:  # accepted and wrong ones of all, and of the wrong ones
-        other = replace(threshold, guarantee=guarantee, uncertainty=None)
+        other = replace(threshold, guarantee=guarantee, min_log_score=None)
         coverage, risk = risk_coverage_plot(ANSWERS, other).axes[0].lines[2].get_data()
         assert np.allclose(np.asarray(risk)[50:] * np.asarray(coverage)[50:], 0.2 * of) and np.max(risk) <= 1
     [right] = risk_coverage_plot(labeled([-0.1, -0.2], [1, 1]), None).axes

@@ -16,13 +16,14 @@ from semtoken.guarantees.fitting import _ordinal
 from semtoken.guarantees.threshold import product_limit
 from tests.guarantees.test_calibrator import drawn, response
 from tests.guarantees.worlds import WORLDS, World, true_risk
+from tests.known import known
 
 
 def test_decisions() -> None:
     scores, correct = drawn(400, "good model")
     calibrator = st.Calibrator.fit(scores, correct)
     threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabeled=drawn(300, "good model", 1)[0])
-    assert threshold.uncertainty is not None
+    assert threshold.min_log_score is not None
     calibrator = replace(calibrator, threshold=threshold)
     sure, doubtful, blank = (calibrator.decide(score) for score in (-1e-4, -9.0, -math.inf))
     assert (sure.action, sure.reason, sure.probability_correct) == (
@@ -33,29 +34,31 @@ def test_decisions() -> None:
     assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
     assert (blank.action, blank.reason, blank.probability_correct) == ("abstain", "empty", None)
     assert "At most 20% of the accepted answers are wrong".lower() in sure.guarantee.lower()
-    assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
+    assert threshold.decide(threshold.min_log_score).action == "answer", "up to and including the threshold"
 
 
 def test_too_few_labels_are_counted() -> None:
     threshold = st.Threshold.fit([-0.1] * 21, [1] * 21)
-    assert threshold.uncertainty is None
+    assert threshold.min_log_score is None
     assert "at least 22" in threshold.statement and "1 are missing" in threshold.statement
     assert threshold.decide(-0.0001).reason == "no_threshold"
     assert "There are 0: 22 are missing" in st.Threshold.fit([-math.inf] * 3, [0, 1, 1]).statement
-    assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
+    assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).min_log_score is not None
 
 
 def test_thresholds_that_accept_none_of_the_labeled_answers_are_said_to_be_badly_placed() -> None:
     found = st.Threshold.fit(-np.arange(1, 101) / 10, [1] * 100, unlabeled=-np.arange(1, 301) / 1e4)
-    assert found.uncertainty is None and found.statement.startswith("Nothing can be guaranteed: the scores that place")
+    assert found.min_log_score is None and found.statement.startswith(
+        "Nothing can be guaranteed: the scores that place"
+    )
     assert found.statement.endswith("are surer than all labeled answers. Place the thresholds by others.")
 
 
 def test_missed_and_joint_count_what_is_missing() -> None:
     missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, guarantee="miss_rate", alpha=0.1)
-    assert missed.uncertainty is None and "16 are missing" in missed.statement  # 0.9^22 is below 0.1
+    assert missed.min_log_score is None and "16 are missing" in missed.statement  # 0.9^22 is below 0.1
     joint = st.Threshold.fit([-0.1] * 44, [1] * 44, guarantee="joint_risk", alpha=0.05)
-    assert joint.uncertainty is None and "There are 44: 1 are missing" in joint.statement  # 0.95^45 is below 0.1
+    assert joint.min_log_score is None and "There are 44: 1 are missing" in joint.statement  # 0.95^45 is below 0.1
     with pytest.raises(InvalidInputError, match="no start"):
         st.Threshold.fit([-0.1] * 50, [1] * 50, guarantee="joint_risk", start=0.1)
 
@@ -63,14 +66,20 @@ def test_missed_and_joint_count_what_is_missing() -> None:
 def test_joint_says_how_many_of_the_surest_are_wrong() -> None:
     """P(Bin(40, 0.1) <= 1) is 0.08, so one of 40 may be wrong and accepted; of the three that go together two are."""
     threshold = st.Threshold.fit([-0.1] * 3 + [-0.5] * 37, [0, 0, 1] + [1] * 37, guarantee="joint_risk", alpha=0.1)
-    assert threshold.uncertainty is None
+    assert threshold.min_log_score is None
     assert threshold.statement.endswith("of the 3 with the surest score 2 are wrong.")
     assert "allows 1 wrong answers among 40" in threshold.statement
 
 
-def test_missed_accepts_strictly_below() -> None:
+def test_a_threshold_above_zero_is_refused() -> None:
+    """No answer could be accepted by it; an uncertainty in nats, with the other sign, would be one."""
+    with pytest.raises(InvalidInputError, match=r"the threshold 0\.3 is above it"):
+        st.Threshold(0.3, "selective_risk", 0.1, 0.1, "", 100, 5)
+
+
+def test_missed_accepts_strictly_above() -> None:
     threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.3, -0.1], [0, 0, 0, 0, 1], guarantee="miss_rate", alpha=0.5)
-    assert threshold.uncertainty == 0.3
+    assert threshold.min_log_score == -0.3
     assert threshold.accepts([-0.3, -0.29]).tolist() == [False, True]
     assert "No labeled answer passes" not in threshold.statement
     equal = st.Threshold.fit([-0.3] * 5, [0, 0, 0, 0, 1], guarantee="miss_rate", alpha=0.5)
@@ -148,7 +157,7 @@ def test_ties_take_no_guarantee(n: int, where: str) -> None:
         for _ in range(20):
             scores = -generator.exponential(1.0, n)
             threshold = st.Threshold.fit(tie(scores, scores, share, where), generator.random(n) >= 0.03)
-            came += threshold.uncertainty is not None
+            came += threshold.min_log_score is not None
             assert len({test.threshold for test in threshold.tests}) == len(threshold.tests)
         # With 50 labels none of the first 24 or more may be wrong, with more some may.
         assert came >= (binom.ppf(1e-4, 20, 0.97**24) if n == 50 else 19), share
@@ -190,16 +199,16 @@ def test_what_is_said_without_a_guarantee_is_true_and_helps() -> None:
     times = math.ceil(int(advised[1].replace(",", "")) / 300)
     assert 300 * times < 8000
     more = st.Threshold.fit(np.tile(scores, times), np.tile(np.r_[np.arange(100) >= 9, np.zeros(200)], times))
-    assert more.uncertainty == 0.1
+    assert more.min_log_score == -0.1
     many = st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)])
     assert "An alpha of 0.28 gets" in many.statement  # P(Bin(100, 0.28) <= 20) is 0.045
     assert "labels would do" not in many.statement and "start=" not in many.statement
-    assert st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)], alpha=0.28).uncertainty == 0.1
+    assert st.Threshold.fit(scores, np.r_[np.arange(100) >= 20, np.zeros(200)], alpha=0.28).min_log_score == -0.1
     late = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.9)
     assert "start=0.33" in late.statement
     but_the_surest = np.r_[0, np.ones(99), np.zeros(200)]
     assert "start=0.33" in st.Threshold.fit(-np.arange(1, 301) / 100, but_the_surest, start=0.9).statement
-    assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).uncertainty == 0.1
+    assert st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.33).min_log_score == -0.1
     distinct = st.Threshold.fit(-np.arange(1, 101) / 100, np.arange(100) >= 20, start=0.5)
     assert "of the 50 surest of 100 labeled answers 20 are wrong" in distinct.statement
     two = st.Threshold.fit(-np.r_[np.arange(1, 50), 49, np.arange(51, 101)] / 100, np.arange(100) >= 20, start=0.5)
@@ -207,9 +216,9 @@ def test_what_is_said_without_a_guarantee_is_true_and_helps() -> None:
     one = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) != 1) & (np.arange(100) < 30), start=0.3)
     assert "of the 30 surest of 100 labeled answers 1 is wrong, too many" in one.statement
     few = st.Threshold.fit(-np.arange(1, 101) / 100, (np.arange(100) < 15) | (np.arange(100) >= 40), start=0.5)
-    assert few.uncertainty is None and "start=" not in few.statement, "fifteen are too few for any guarantee"
+    assert few.min_log_score is None and "start=" not in few.statement, "fifteen are too few for any guarantee"
     tiny = st.Threshold.fit(scores, np.r_[np.ones(100), np.zeros(200)], start=0.001)
-    assert tiny.uncertainty == 0.1, "a start below the floor is raised to it"
+    assert tiny.min_log_score == -0.1, "a start below the floor is raised to it"
 
 
 def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
@@ -218,8 +227,8 @@ def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
         with pytest.raises(InvalidInputError, match="stop_above_product"):
             product_limit(bad)  # type: ignore[arg-type]
     threshold = st.Threshold.fit(*drawn(400, "good model"), alpha=0.2)
-    assert product_limit(threshold) == threshold.uncertainty
-    assert product_limit(replace(threshold, uncertainty=None)) == math.inf
+    assert known(threshold.min_log_score) == -product_limit(threshold)
+    assert product_limit(replace(threshold, min_log_score=None)) == math.inf
     with pytest.raises(InvalidInputError, match="one of the method mean_new_word"):
         product_limit(replace(threshold, fingerprint=replace(threshold.fingerprint, method="mean_new_word")))
 

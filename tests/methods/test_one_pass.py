@@ -359,6 +359,9 @@ def test_calibrators_thresholds_and_choices_go_by_the_confidence_unless_another_
     fitted = semtoken.Calibrator.fit(answers, right)
     threshold = semtoken.Threshold.fit(answers, right, alpha=0.4)
     assert fitted.fingerprint.method == threshold.fingerprint.method == "confidence"
+    least = known(threshold.min_log_score)  # of the confidence, which of a sentence is not the product over its tokens
+    assert threshold.accepts(answers).tolist() == [math.log(one.confidence) >= least for one in answers]
+    assert threshold.accepts(answers).tolist() != [one.log_confidence >= least for one in answers]
     fitted.save(tmp_path, threshold)
     found = semtoken.Calibrator.load(tmp_path)
     bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no method

@@ -39,11 +39,11 @@ def test_the_curve_of_probabilities_is_that_of_the_calibrator(calibrator: st.Cal
 
 def test_the_threshold_is_the_share_of_labeled_answers_that_it_accepts(calibrator: st.Calibrator) -> None:
     card, threshold = calibrator_card(calibrator), calibrator.threshold
-    assert threshold is not None and threshold.uncertainty is not None
-    accepted = [score for score in calibrator.scores if score >= -threshold.uncertainty]
+    assert threshold is not None and threshold.min_log_score is not None
+    accepted = [score for score in calibrator.scores if score >= threshold.min_log_score]
     assert 0 < len(accepted) < len(calibrator.scores)
     assert card["threshold"] == {
-        "probability_correct": calibrator.predict_proba(-threshold.uncertainty),
+        "probability_correct": calibrator.predict_proba(threshold.min_log_score),
         "accepted": len(accepted) / len(calibrator.scores),
         "alpha": 0.3,
     }

@@ -83,7 +83,7 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
 
     @contextmanager
     def proxy(limit: float, upstream: str = served, **changes: Any) -> Iterator[str]:
-        threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
+        threshold = replace(calibrator.threshold, min_log_score=-limit)  # type: ignore[type-var]
         applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text=WITHHELD)
         with proxy_of(upstream, almanac_clusters, calibrator=applied, **changes) as url:
             yield url

@@ -273,7 +273,7 @@ class TestMethods:
 def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit: float) -> Iterator[str]:
     """A proxy that shows answers up to an uncertainty, and another text in place of the others."""
     calibrator = made(folder)
-    threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
+    threshold = replace(calibrator.threshold, min_log_score=-limit)  # type: ignore[type-var]
     applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
     with proxy_of(upstream.url, clusters, page=False, calibrator=applied) as url:
         yield url

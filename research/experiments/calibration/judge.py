@@ -32,6 +32,7 @@ from semtoken.decisions.options import PredictionSets
 from semtoken.guarantees import exact
 from semtoken.guarantees.betting import change_evidence
 from semtoken.guarantees.judge import KINDS, AverageClaim, Claim, Share, judge
+from semtoken.guarantees.threshold import other_sign
 
 HERE = Path(__file__).parent
 ALPHA = DELTA = 0.1
@@ -133,7 +134,7 @@ def interval(count: int, of: int) -> str:
 
 def ours(uncertainty: Any, right: Any, start: float | None = None) -> float | None:
     """The threshold by default, or by one start."""
-    return st.Threshold.fit(-uncertainty, right, alpha=ALPHA, delta=DELTA, start=start).uncertainty
+    return other_sign(st.Threshold.fit(-uncertainty, right, alpha=ALPHA, delta=DELTA, start=start).min_log_score)
 
 
 def one_start(uncertainty: Any, right: Any) -> float | None:
@@ -273,7 +274,7 @@ def levels(sets: int) -> Iterator[dict[str, Any]]:
             for _ in range(sets):
                 uncertainty, right = labelled(world, generator, n)
                 threshold = st.Threshold.fit(-uncertainty, right, guarantee=promise, alpha=ALPHA, delta=DELTA)
-                if threshold.uncertainty is not None and threshold.accepts(-uncertainty).any():
+                if threshold.min_log_score is not None and threshold.accepts(-uncertainty).any():
                     shares.append(world.truth(promise, threshold.accepts))
             if not shares:
                 continue
@@ -327,7 +328,7 @@ def whole_audits(sets: int) -> Iterator[dict[str, Any]]:
                 for sharpened, tests in tested.items():
                     found, right = predicates(generator, 1000, sharpened)
                     for side, threshold in enumerate(sides):
-                        if threshold.uncertainty is None:
+                        if threshold.min_log_score is None:
                             continue
                         own = found.argmax(axis=1) == side
                         accepted = threshold.accepts(np.log(found[own, side]))

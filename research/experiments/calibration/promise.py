@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import binom
 
 import semtoken as st
+from semtoken.guarantees.threshold import other_sign
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.guarantees.worlds import WORLDS, FloatArray, World
@@ -57,8 +58,8 @@ def thresholds(world: World, generator: np.random.Generator) -> dict[str, tuple[
     )
     own = st.Threshold.fit(scores, correct, alpha=ALPHA, delta=DELTA)
     return {
-        "promise, scores without labels": (given.uncertainty, given.strict),
-        "promise, labelled scores only": (own.uncertainty, own.strict),
+        "promise, scores without labels": (other_sign(given.min_log_score), given.strict),
+        "promise, labelled scores only": (other_sign(own.min_log_score), own.strict),
         "best on the labels": (naive(scores, correct), False),
     }
 

@@ -46,7 +46,7 @@ from semtoken.guarantees.labels import (
     one_for_each,
     require_enough,
 )
-from semtoken.guarantees.threshold import Threshold
+from semtoken.guarantees.threshold import Threshold, other_sign
 from semtoken.methods.metrics.resampling import numbered
 from semtoken.support.arrays import FloatArray
 from semtoken.support.files.safe_files import MOST_FITTED, read_file, replacing_file
@@ -119,7 +119,7 @@ class Calibrator:
     @property
     def guarantees(self) -> bool:
         """True if there is a threshold that accepts any answers: without one nothing is guaranteed."""
-        return self.threshold is not None and self.threshold.uncertainty is not None
+        return self.threshold is not None and self.threshold.min_log_score is not None
 
     @classmethod
     def fit(
@@ -490,14 +490,32 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
 def to_bytes(calibrator: Calibrator, version: str = __version__) -> bytes:
     """The bytes of a calibrator's file, as a version of the package writes it: plain values with their SHA-256."""
     values: dict[str, Any] = msgspec.to_builtins(calibrator)
-    _exchange(values["threshold"], math.inf, INFINITY)
+    values["threshold"] = _threshold_in_file(values["threshold"])
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "semtoken": version}
     return dump_json(seal({**head, **values}), indent=1) + b"\n"
 
 
-def _exchange(threshold: Any, there: Any, wanted: Any) -> None:
-    """Exchange one value for another where a threshold of plain values may be infinite."""
-    for values in () if threshold is None else (threshold, *threshold["tests"]):
+def _threshold_in_file(values: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The plain values of a threshold as a file holds them: an uncertainty in nats, like those that were tested."""
+    if values is None:
+        return None
+    saved = {"uncertainty": other_sign(values.pop("min_log_score")), **values}
+    _exchange(saved, math.inf, INFINITY)
+    return saved
+
+
+def _threshold_of_file(saved: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The plain values of a threshold from those of a file."""
+    if saved is None:
+        return None
+    _exchange(saved, INFINITY, math.inf)
+    uncertainty = msgspec.convert(saved.pop("uncertainty"), float | None)
+    return {"min_log_score": other_sign(uncertainty), **saved}
+
+
+def _exchange(threshold: dict[str, Any], there: Any, wanted: Any) -> None:
+    """Exchange one value for another where a threshold in a file may be infinite."""
+    for values in (threshold, *threshold["tests"]):
         for name in ("uncertainty", "threshold"):
             if values.get(name) == there:
                 values[name] = wanted
@@ -519,8 +537,7 @@ def from_bytes(data: bytes) -> Calibrator:
     if not is_sealed(values):
         raise ArtifactError(CHANGED)
     try:
-        _exchange(values["threshold"], INFINITY, math.inf)
-        calibrator = msgspec.convert(values, Calibrator)
+        calibrator = msgspec.convert(values | {"threshold": _threshold_of_file(values["threshold"])}, Calibrator)
     except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         raise ArtifactError(f"It holds no calibrator that this release reads: {error}.") from error
     # Also true of fields that no calibrator has, and of numbers that are spelled otherwise.

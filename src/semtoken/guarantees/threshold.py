@@ -29,15 +29,18 @@ Level: TypeAlias = Annotated[float, Meta(gt=0, lt=1)]
 
 @dataclass(frozen=True, repr=False)
 class Threshold:
-    """The largest uncertainty at which an answer is still accepted, and the guarantee that this keeps.
+    """The least score at which an answer is still accepted, and the guarantee that this keeps.
 
     Fit one with `Threshold.fit`. The guarantee holds for future answers of the same model, prompt and kind of question,
     judged in the same way; `CalibratorMismatchError` if an answer was scored in another way than the labeled ones.
+    `InvalidInputError` for a threshold above 0, and for more wrong answers than labeled ones.
     """
 
-    uncertainty: Annotated[float, Meta(ge=0)] | None
-    """The threshold in nats: -log_confidence, minus the log of the confidence, or ln(1 + e^U) of another
-    method's U. An answer at the threshold is still accepted, unless `strict`. None: no answer may be accepted."""
+    min_log_score: Annotated[float, Meta(le=0)] | None
+    """The threshold as a log score, which is what `accepts` and `decide` take as a number: at most 0, up is surer. By
+    the method that decides it is the log of the confidence, `ScoredAnswer.log_confidence` for the product over the
+    tokens, or -ln(1 + e^U) of another method's U. An answer at the threshold is still accepted, unless `strict`. None:
+    no answer may be accepted."""
     guarantee: Guarantee
     """`selective_risk`, `miss_rate` or `joint_risk`; see `fit`."""
     alpha: Level
@@ -51,7 +54,7 @@ class Threshold:
     n_wrong: Annotated[int, Meta(ge=0)]
     """The number of wrong answers among them."""
     strict: bool = False
-    """True if answers are accepted only below the threshold, and not at it."""
+    """True if answers are accepted only above the threshold, and not at it."""
     start: float | None = None
     """Share of answers that the first threshold of the sequence accepts; None for other guarantees than
     `selective_risk`."""
@@ -61,6 +64,8 @@ class Threshold:
     """The origin of the labeled answers."""
 
     def __post_init__(self) -> None:
+        if self.min_log_score is not None and self.min_log_score > 0:
+            raise InvalidInputError(f"A log score is at most 0, and the threshold {self.min_log_score:g} is above it.")
         if self.n_wrong > self.n:
             raise InvalidInputError(f"A threshold cannot be fitted on {self.n_wrong} wrong answers of {self.n}.")
 
@@ -69,9 +74,9 @@ class Threshold:
 
     def _repr_html_(self) -> str:
         place = "No answer is accepted."
-        if self.uncertainty is not None:
-            side, method = "below" if self.strict else "up to", self.fingerprint.method or PRODUCT
-            place = f"Accepted {side} {self.uncertainty:.4g} nats by {method}."
+        if self.min_log_score is not None:
+            side, method = "above" if self.strict else "from", self.fingerprint.method or PRODUCT
+            place = f"Accepted {side} a log score of {self.min_log_score:.4g} by {method}."
         source = f"From {self.n:,} labeled answers, {self.n_wrong:,} of them wrong."
         return card(heading(self.statement), note(place), note(source))
 
@@ -122,7 +127,7 @@ class Threshold:
         Returns
         -------
         Threshold
-            Its `uncertainty` is None where the labels support no guarantee; its `statement` says why.
+            Its `min_log_score` is None where the labels support no guarantee; its `statement` says why.
 
         Raises
         ------
@@ -153,13 +158,17 @@ class Threshold:
             placing = -log_confidences(unlabeled, method)
         made = fit(claim, answers, placing=placing, start=start)
         return cls(
+            min_log_score=other_sign(made.uncertainty),
             guarantee=guarantee,
             alpha=claim.alpha,
             delta=claim.delta,
+            statement=made.statement,
             n=answers.n,
             n_wrong=answers.n - answers.n_correct,
+            strict=made.strict,
+            start=made.start,
+            tests=made.tests,
             fingerprint=origin,
-            **vars(made),
         )
 
     @property
@@ -186,12 +195,12 @@ class Threshold:
         InvalidInputError
             A number that is no log score.
         """
-        uncertainty = -log_confidences(scored, self.fingerprint.method)
-        if self.uncertainty is None:
-            return np.zeros(uncertainty.shape, dtype=bool)
-        inside = uncertainty < self.uncertainty if self.strict else uncertainty <= self.uncertainty
-        # A blank answer has an infinite uncertainty, and is never accepted, whatever the limit.
-        accepted: npt.NDArray[np.bool_] = inside & np.isfinite(uncertainty)
+        scores = log_confidences(scored, self.fingerprint.method)
+        if self.min_log_score is None:
+            return np.zeros(scores.shape, dtype=bool)
+        inside = scores > self.min_log_score if self.strict else scores >= self.min_log_score
+        # A blank answer has a log score of minus infinity, and is never accepted, whatever the limit.
+        accepted: npt.NDArray[np.bool_] = inside & np.isfinite(scores)
         return accepted
 
     def decide(self, answer: Any, probability_correct: float | None = None) -> Decision:
@@ -224,7 +233,7 @@ class Threshold:
             raise InvalidInputError(f"Give one answer; here are {score.size}.")
         blank = bool(np.isneginf(score[0]))
         accepted = bool(self.accepts(score)[0])
-        doubt = "no_threshold" if self.uncertainty is None else "uncertain"
+        doubt = "no_threshold" if self.min_log_score is None else "uncertain"
         return Decision(
             action="answer" if accepted else "abstain",
             reason="accepted" if accepted else "empty" if blank else doubt,
@@ -247,7 +256,13 @@ def product_limit(limit: Threshold | float) -> float:
             f"This threshold is one of the method {method}, and a generation can only be ended by the product over its "
             f'tokens: no other number is sure to stay above a limit. Fit the threshold with score="{PRODUCT}".'
         )
-    return math.inf if limit.uncertainty is None else limit.uncertainty
+    uncertainty = other_sign(limit.min_log_score)
+    return math.inf if uncertainty is None else uncertainty
+
+
+def other_sign(limit: float | None) -> float | None:
+    """A log score as an uncertainty in nats, or one as a log score; 0.0 rather than -0.0, and None for None."""
+    return None if limit is None else 0.0 - limit
 
 
 def select(labeled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, score: str | None = None) -> list[int]:

@@ -53,7 +53,7 @@ class GroupThresholds:
     """
 
     thresholds: Mapping[str, Threshold]
-    """The threshold of each group; its `uncertainty` is None where the group's labels support no guarantee."""
+    """The threshold of each group; its `min_log_score` is None where the group's labels support no guarantee."""
 
     @classmethod
     def fit(
@@ -151,9 +151,9 @@ class Bands:
     """
 
     accept: Threshold
-    """Up to which uncertainty an answer is accepted, and the guarantee on how many of the accepted are wrong."""
+    """The score from which an answer is accepted, and the guarantee on how many of the accepted are wrong."""
     discard_from: float | None
-    """The uncertainty in nats from which an answer is discarded; None: none is."""
+    """The uncertainty in nats, minus the log score, from which an answer is discarded; None: none is."""
     discard_statement: str
     """The guarantee on how many of the discarded are right, or why nothing can be guaranteed."""
     fingerprint: Fingerprint = field(default=NOTHING_KNOWN)

@@ -156,8 +156,8 @@ def save_calibrator(uncertainties: list[float], folder: Path) -> None:
 
 def threshold_of(folder: Path) -> float:
     threshold = Calibrator.load(folder).threshold
-    assert threshold is not None and threshold.uncertainty is not None
-    return threshold.uncertainty
+    assert threshold is not None and threshold.min_log_score is not None
+    return -threshold.min_log_score
 
 
 def shown_as_decided(reply: dict[str, Any], threshold: float) -> str:

@@ -36,6 +36,6 @@ class Running:
         Parameters
         ----------
         limit
-            In units of -log_confidence, such as `Threshold.uncertainty`.
+            In units of -log_confidence, such as minus `Threshold.min_log_score` of a threshold on the product.
         """
         return -self.log_confidence_interval[1] > limit + SLACK

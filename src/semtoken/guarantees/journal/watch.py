@@ -100,7 +100,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
     newest = used[0]
     about: dict[str, Any] = {"calibrator": newest.checksum, **_moved(journal, newest), **_models(journal, newest)}
     threshold = newest.calibrator.threshold
-    if threshold is None or threshold.uncertainty is None:
+    if threshold is None or threshold.min_log_score is None:
         return GuaranteeReport("no_guarantee", "The calibrator that decides guarantees nothing.", level=level, **about)
     labeled = labeled_sample(journal, newest.checksum, columns=("decision",))
     last = max((entry.row["n"] for entry in labeled), default=0)

@@ -75,8 +75,8 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
         card["tested"] = [
             [test.accepted / threshold.n, test.wrong / test.accepted] for test in threshold.tests if test.accepted
         ]
-        if threshold.uncertainty is not None:
-            score = max(-threshold.uncertainty, LOWEST)
+        if threshold.min_log_score is not None:
+            score = max(threshold.min_log_score, LOWEST)
             scores = np.array(calibrator.scores)
             card["threshold"] = {
                 "probability_correct": float(calibrator.predict_proba(score)),
