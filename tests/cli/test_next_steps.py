@@ -19,6 +19,7 @@ import pytest
 from semtoken.cli.app import Words
 from semtoken.cli.commands import PLACES, SUBCOMMANDS
 from semtoken.cli.help import command_at
+from semtoken.cli.settings import KEYS
 from semtoken.support import extras
 from semtoken.support.extras import EXTRAS
 from tests.sources import SOURCE, texts, trees
@@ -181,3 +182,15 @@ def test_printed_commands_and_their_options_are_there() -> None:
         options = options_of(given.place)
         named = {word.partition("=")[0] for word in given.command if re.match(r"--[a-z]", word)}
         assert named <= options, f"{where} prints `semtoken {' '.join(words)}`: {named - options} is no option"
+
+
+def test_options_that_the_page_names_are_there() -> None:
+    places = [Words(command.split()).place for command in PLACES]
+    options = set().union(*(options_of(place) for place in places if place[0] not in SUBCOMMANDS))
+    options |= {"--" + key.replace("_", "-") for key in KEYS}
+    named = {
+        option
+        for file in (SOURCE / "web" / "page" / "files").glob("*.js")
+        for option in re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", file.read_text(encoding="utf-8"))
+    }
+    assert {"--calibrator", "--journal.sample"} <= named <= options, named - options

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.web.servers import wait_until
 from tests.web.test_review import start  # noqa: F401
 
 pytestmark = pytest.mark.slow
@@ -80,3 +82,115 @@ def test_two_people_label_with_keys_and_thumbs(
     bob.get_by_role("button", name="Undo").tap()
     bob.wait_for_selector(".review h2")
     assert shown(bob) == "question 0"
+
+
+def changed(journal: Path, statement: str) -> list[Any]:
+    """What a statement of SQL gives, of another program than the server."""
+    with sqlite3.connect(journal, timeout=60) as database:
+        found = database.execute(statement).fetchall()
+    database.close()
+    return found
+
+
+def alert(page: Any) -> str:
+    return str(page.locator(".review [role=alert]").inner_text())
+
+
+def test_an_answer_that_was_deleted_and_a_server_that_is_away_keep_nobody(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    ann = reviewing(browser, start(), "Ann")
+    gone = shown(ann)
+    changed(tmp_path / "journal.db", f"DELETE FROM entries WHERE question = '{gone}'")
+    following = pressed(ann, "y")
+    assert following not in (gone, None) and "perhaps it was deleted" in alert(ann)
+    last = pressed(ann, "n")
+    assert ann.locator(".review [role=alert]").count() == 0
+    labels = "SELECT question, correct FROM labels JOIN entries ON entries.n = entry"
+    assert changed(tmp_path / "journal.db", labels) == [(following, 0)]
+
+    ann.route("**/semtoken/**", lambda route: route.abort())
+    ann.keyboard.press("y")
+    assert alert(ann) == "The server does not answer. Is semtoken still running?" and shown(ann) == last
+    ann.unroute("**/semtoken/**")
+    pressed(ann, "y")
+    assert changed(tmp_path / "journal.db", labels) == [(following, 0), (last, 1)]
+
+
+def test_a_key_that_is_held_is_one_label_and_keys_work_after_the_last_button(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    ann = reviewing(browser, start(), "Ann")
+    first = shown(ann)
+    ann.keyboard.down("y")
+    ann.wait_for_function("first => document.querySelector('.review h2')?.innerText !== first", arg=first)
+    second = shown(ann)
+    for _ in range(5):  # as the system repeats it
+        ann.keyboard.down("y")
+    ann.keyboard.up("y")
+    pressed(ann, "n")
+    said = "SELECT question, correct FROM labels JOIN entries ON entries.n = entry ORDER BY labels.n"
+    assert changed(tmp_path / "journal.db", said) == [(first, 1), (second, 0)]
+    for _ in range(3):
+        before = shown(ann)
+        ann.get_by_role("button", name="Wrong").click()
+        ann.wait_for_function("before => document.querySelector('.review h2')?.innerText !== before", arg=before)
+    assert shown(ann) is None  # and the button that was pressed with it
+    ann.keyboard.press("u")
+    ann.wait_for_selector(".review h2")
+    assert shown(ann) == before
+
+
+def test_answers_that_come_late_are_not_shown_to_another_person_or_in_another_queue(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    ann = reviewing(browser, start(), "Ann")
+    held: list[Any] = []
+    ann.route("**/review?*queue=doubtful", lambda route: held.append(route))
+    ann.get_by_role("button", name="Most doubtful").click()
+    wait_until(lambda: ann.wait_for_timeout(10) or held)
+    ann.get_by_role("button", name="Random sample").click()
+    ann.wait_for_selector("button[aria-pressed=true]:text('Random sample')")
+    sample = shown(ann)
+    with ann.expect_response("**/review?*queue=doubtful") as late:
+        held[0].continue_()
+    odd = {item["question"] for item in late.value.json()["items"]}
+    ann.wait_for_timeout(300)
+    assert odd == {f"question {number}" for number in (1, 3, 5, 7)}
+    assert shown(ann) == sample not in odd
+
+    said: list[Any] = []
+    ann.route("**/semtoken/review", lambda route: said.append(route))
+    ann.keyboard.press("y")
+    wait_until(lambda: ann.wait_for_timeout(10) or said)
+    ann.get_by_label("Your name").fill("Bob")
+    with ann.expect_response("**/semtoken/review"):
+        said[0].continue_()
+    ann.wait_for_timeout(300)
+    assert shown(ann) is None  # nothing of Ann's, which would get Bob's labels
+    assert changed(tmp_path / "journal.db", "SELECT reviewer, correct FROM labels") == [("Ann", 1)]
+
+
+def test_each_answer_is_shown_from_its_beginning_and_little_screens_show_some_of_it(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    url = start()
+    changed(tmp_path / "journal.db", f"UPDATE entries SET answer = '{'long ' * 20_000}'")
+    zoomed = {"viewport": {"width": 320, "height": 200}, "device_scale_factor": 4}  # 400% of a screen of 1280 pixels
+    phone = {"viewport": {"width": 400, "height": 800}}
+    for options, height in ((phone, 800), (zoomed, 200)):
+        page = reviewing(browser, url, "Ann", **options)
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        pressed(page, "y")
+        assert 0 <= page.locator(".review h2").bounding_box()["y"] < 100
+        top = page.get_by_role("button", name="Wrong").bounding_box()["y"]
+        assert top > height / 2  # the buttons leave the answer half of the screen at least
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -31,7 +31,8 @@ export async function models(key) {
   return ((await response.json()).data ?? []).map((one) => one.id);
 }
 
-async function failure(response) {
+// What the server said was wrong.
+export async function failure(response) {
   try {
     const body = await response.json();
     return body.error?.message ?? response.statusText;

@@ -1,5 +1,5 @@
 // Every sentence of Review, which a file never opens.
-import { some } from "./strings.js";
+import { count, some } from "./strings.js";
 
 export const REVIEW = {
   guarantee: "The guarantee",
@@ -20,9 +20,9 @@ export const REVIEW = {
   nothingToUndo: "You have no label to take back.",
   said: (value) => (value === null ? "Kept: cannot tell." : value ? "Kept: right." : "Kept: wrong."),
   empty: {
-    sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal-texts.",
+    sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal.texts true.",
     doubtful: "There is no doubtful answer that nobody has labeled.",
     disagreement: "There is no disagreement that nobody has labeled.",
   },
-  count: (labels, sampled, answers) => `${some(labels, "label")}; ${sampled} of ${some(answers, "answer is", "answers are")} in the random sample. --journal.sample sets its share of the answers that follow (by default 5%).`,
+  count: (labels, sampled, answers) => `${some(labels, "label")}; ${count(sampled)} of ${some(answers, "answer is", "answers are")} in the random sample. --journal.sample sets its share of the answers that follow (by default 5%).`,
 };

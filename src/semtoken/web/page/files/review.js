@@ -1,6 +1,7 @@
 // Labels for answers of the journal: one answer at a time, by key or thumb. It shows neither how sure the model was nor
 // what was decided, which would sway people.
 import { html, useEffect, useRef, useState } from "./preact.js";
+import { failure, sentence } from "./ask.js";
 import { REVIEW } from "./review-strings.js";
 import { S } from "./strings.js";
 
@@ -28,9 +29,8 @@ const keepName = (name) => {
 async function asked(path, token, body) {
   const headers = { ...(token ? { authorization: `Bearer ${token}` } : {}), ...(body ? { "content-type": "application/json" } : {}) };
   const response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
-  const found = await response.json();
-  if (!response.ok) throw Object.assign(new Error(found.error?.message ?? response.statusText), { status: response.status });
-  return found;
+  if (!response.ok) throw Object.assign(new Error(await failure(response)), { status: response.status });
+  return response.json();
 }
 
 function Guaranteed({ report }) {
@@ -52,21 +52,31 @@ export function Review() {
   const [problem, setProblem] = useState("");
   const [last, setLast] = useState("");
   const busy = useRef(false);
+  const loads = useRef(0); // so that answers which come late, for another person or queue, are not shown
   const panel = useRef(null);
   const failed = (error) => {
     setNeedsToken(needsToken || error.status === 401 || error.status === 403);
-    setProblem(error.message);
+    setProblem(sentence(error));
   };
   const look = () => asked("./semtoken/watch", token).then(setReport).catch(failed);
   const load = async (which = queue) => {
+    const mine = ++loads.current;
     try {
-      setFacts(await asked(`./semtoken/review?${new URLSearchParams({ reviewer: name, queue: which })}`, token));
+      const found = await asked(`./semtoken/review?${new URLSearchParams({ reviewer: name, queue: which })}`, token);
+      if (mine !== loads.current) return;
+      setFacts(found);
       setProblem("");
     } catch (error) {
-      failed(error);
+      if (mine === loads.current) failed(error);
     }
   };
   useEffect(() => { look(); }, []);
+  const item = facts?.items[0];
+  useEffect(() => {
+    if (!panel.current) return;
+    if (document.activeElement === document.body) panel.current.focus(); // a button that was pressed may be gone
+    if (panel.current.getBoundingClientRect().top < 0) panel.current.scrollIntoView(); // an answer is read from its beginning
+  }, [item?.id]);
   const begin = (event) => {
     event.preventDefault();
     keepName(name);
@@ -76,24 +86,27 @@ export function Review() {
   const change = async (body, notice) => {
     if (busy.current) return;
     busy.current = true;
+    const mine = loads.current;
     try {
       const done = await asked("./semtoken/review", token, { reviewer: name, ...body });
       setLast(done.undone === null ? REVIEW.nothingToUndo : notice);
       setProblem("");
+      look();
+      if (mine !== loads.current) return; // another person's answers, or another queue, are in front by now
       if (body.undo || facts.items.length <= FEW) await load();
       else setFacts({ ...facts, items: facts.items.slice(1), labels: facts.labels + 1 });
-      look();
     } catch (error) {
+      if (error.status === 400 && mine === loads.current) await load(); // the answer was deleted: on with the next one
       failed(error);
     } finally {
       busy.current = false;
     }
   };
-  const item = facts?.items[0];
   const label = (value) => item && change({ id: item.id, correct: value }, REVIEW.said(value));
   const undo = () => change({ undo: true }, REVIEW.undone);
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
+    if (event.repeat) return; // a key that is held down is one label
     if (event.key in VALUES) label(VALUES[event.key]);
     else if (event.key === "u") undo();
     else return;
@@ -107,7 +120,7 @@ export function Review() {
     <${Guaranteed} report=${report} />
     ${problem && html`<p role="alert" class="card">${problem}</p>`}
     <form class="row" onSubmit=${begin}>
-      <label>${REVIEW.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); }} /></label>
+      <label>${REVIEW.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); loads.current += 1; }} /></label>
       ${needsToken && html`<label>${REVIEW.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>`}
       <button class=${facts ? "" : "main"}>${REVIEW.begin}</button>
     </form>

@@ -5,7 +5,7 @@ const percent = (p) => (p > 0 && p < 0.01 ? "under 1%" : p > 0.99 && p < 1 ? "ov
 const digits = (p) => (p < 1 && p.toFixed(2) === "1.00" ? "> 0.99" : p > 0 && p.toFixed(2) === "0.00" ? "< 0.01" : p.toFixed(2));
 const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
-const count = (n) => n.toLocaleString("en");
+export const count = (n) => n.toLocaleString("en");
 export const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 export const S = {
