@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from semtoken import ScoredModel
 from semtoken.errors import BackendError, InvalidInputError
+from semtoken.methods.observers.steps import Observer, Step, show
 from semtoken.models.base import Decoding
 from semtoken.models.small import Cache, Llama, SmallBackend
 from semtoken.models.transformers import TransformersBackend
@@ -84,6 +87,21 @@ def test_continuations_are_as_likely_as_in_transformers(small: SmallBackend, tor
     continuations = [[5], [6, 7, 8], []]
     mine, theirs = (one.next_log_probs(PROMPTS[:3], continuations) for one in (small, torch_model))
     assert mine == pytest.approx(theirs, abs=1e-4) and (mine[:, :2] < 0).all()
+
+
+class ShowsTheChosen(SmallBackend):
+    """An engine that shows the log-probability of the chosen token alone, as vLLM does where no more is asked for."""
+
+    def _show(self, answer: int, token: int, logits: Any, observers: Sequence[Observer], *, ends: bool = False) -> bool:
+        log_prob = float(torch.from_numpy(logits).log_softmax(-1)[token])
+        best = [(np.array([token]), np.array([log_prob]))]
+        return answer in show(Step([answer], [token], len(logits), None, best=best, ends=[ends]), observers)
+
+
+def test_continuations_are_as_likely_where_an_engine_shows_one_token_a_step(small: SmallBackend) -> None:
+    continuations = [[5], [6, 7], [6], [6, 8], [6, 7]]
+    mine, theirs = (one.next_log_probs(PROMPTS[:2], continuations) for one in (ShowsTheChosen(), small))
+    assert mine == pytest.approx(theirs, abs=1e-5) and mine.shape == (2, 5)
 
 
 def test_what_it_cannot_do_is_refused_before_the_first_step(small: SmallBackend) -> None:

@@ -247,8 +247,12 @@ def test_nothing_is_read_beyond_the_models_context() -> None:
         with pytest.raises(InvalidInputError, match="256"):
             p_true_log_probs(stc, ["word " * 3000], ["yes"])
         with pytest.raises(InvalidInputError, match="256"):
-            stc.score([[5] * room], [[1]])
+            stc.score([[5] * room], [[1, 2]])
         assert not read
+        written = stc.generate([[5] * (room - 1)], 100, eos_token_id=[599])  # the last token need not be read
+        given = stc.score([[5] * (room - 1)], [written[0].token_ids])
+    assert max(read) == room
+    assert given[0].log_probability == pytest.approx(written[0].log_probability, abs=1e-4)
 
 
 def test_logits_that_are_no_distribution_name_the_step() -> None:

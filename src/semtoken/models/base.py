@@ -13,11 +13,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInputError
-from semtoken.methods.observers.steps import Completion, Observer, Readable, not_given, readings
-from semtoken.support.arrays import FloatArray
+from semtoken.errors import BackendError, InvalidInputError, InvalidLogits
+from semtoken.methods.observers.steps import (
+    LOG_PROBABILITY,
+    Completion,
+    Observer,
+    Readable,
+    Step,
+    not_given,
+    readings,
+)
+from semtoken.support.arrays import FloatArray, gather
 
 if TYPE_CHECKING:
     from semtoken.clustering.token_clusters import TokenClusters
@@ -92,7 +102,7 @@ class Arrival:
 
 
 class OwnTokens:
-    """The members of a backend that follow from its tokenizer."""
+    """The members of a backend that follow from its tokenizer, and from how it reads replies."""
 
     tokenizer: Any
 
@@ -109,6 +119,51 @@ class OwnTokens:
     def check_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
         vocabulary.require_same(self.vocabulary)
+
+    def next_log_probs(
+        self: Backend, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt, in as few replies as the engine's steps allow; see
+        `Backend.next_log_probs`.
+        """
+        wanted = [tuple(ids) for ids in continuations]
+        found: dict[tuple[int, ...], FloatArray] = {(): np.zeros(len(prompts))}
+        while left := [ids for ids in wanted if ids not in found]:
+            # The longest one serves all that differ from its beginning in their last token alone.
+            looked = LookedUp(max(left, key=len), left, len(prompts))
+            self.read(prompts, [looked.reply] * len(prompts), [looked], batch_size=batch_size)
+            found |= looked.sums
+        return np.array([found[ids] for ids in wanted]).reshape(len(wanted), len(prompts)).T
+
+
+class LookedUp(Observer):
+    """Sums the log-probabilities of continuations while one of them, the same for all prompts, is read as the reply."""
+
+    reads = frozenset({LOG_PROBABILITY})
+
+    def __init__(self, reply: tuple[int, ...], wanted: Sequence[tuple[int, ...]], prompts: int) -> None:
+        self.reply = reply
+        self.sums = {ids: np.zeros(prompts) for ids in wanted if ids[:-1] == reply[: len(ids) - 1]}
+        """[prompts] for each of the continuations whose tokens can be looked up on the way."""
+        self._read = np.zeros(prompts, dtype=np.int64)
+
+    def observe(self, step: Step) -> None:
+        """Take in one step of some replies."""
+        if step.logits is None:  # the engine gives the chosen token of the step alone
+            self.sums = {ids: sums for ids, sums in self.sums.items() if ids == self.reply[: len(ids)]}
+        elif not np.isfinite(step.log_normalizers).all():
+            raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
+        for ids, sums in self.sums.items():
+            places = [place for place, answer in enumerate(step.answers) if self._read[answer] < len(ids)]
+            answers = np.array([step.answers[place] for place in places], dtype=np.int64)
+            if step.logits is None:
+                values = step.log_probabilities()[places]
+            else:
+                rows = np.array([step.rows[place] for place in places], dtype=np.int64)
+                tokens = np.array([ids[self._read[answer]] for answer in answers], dtype=np.int64)
+                values = gather(step.logits, rows, tokens) - step.log_normalizers[places]
+            sums[answers] += np.minimum(values, 0.0)
+        self._read[list(step.answers)] += 1
 
 
 @runtime_checkable

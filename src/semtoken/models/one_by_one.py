@@ -15,7 +15,6 @@ from semtoken.methods.observers.steps import Completion, Observer, Readable, Ste
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, encode_prompts, encode_responses
 from semtoken.models.written import WrittenAnswer
-from semtoken.support.arrays import FloatArray, log_normalizers
 
 if TYPE_CHECKING:
     from semtoken.clustering.token_clusters import TokenClusters
@@ -130,27 +129,11 @@ class OneByOne(OwnTokens, ABC):
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
             self._check_length(len(ids) + len(reply), number)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            for token, logits in self._given(ids, reply):
-                self._show(number, token, logits, observers)
+            read, unread = self._begin(), ids
+            for token in reply:
+                self._show(number, token, read(unread), observers)
+                unread = [token]
             finish(number, Completion(reply, truncated=None), observers)
-
-    def next_log_probs(
-        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
-    ) -> FloatArray:
-        """Natural log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
-        sums = np.zeros((len(prompts), len(continuations)))
-        for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
-            for column, continuation in enumerate(continuations):
-                for token, logits in self._given(ids, continuation):
-                    sums[row, column] += float(logits[token]) - float(log_normalizers(logits[None], len(logits))[0])
-        return sums
-
-    def _given(self, prompt: list[int], reply: Sequence[int]) -> Iterator[tuple[int, Logits]]:
-        """The tokens of a reply, each with the logits that it would be chosen from behind the prompt."""
-        read, unread = self._begin(), prompt
-        for token in reply:
-            yield token, read(unread)
-            unread = [token]
 
     def _show(
         self, answer: int, token: int, logits: Logits, observers: Sequence[Observer], *, ends: bool = False

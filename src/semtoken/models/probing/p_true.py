@@ -10,6 +10,7 @@ import numpy as np
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
+from semtoken.models.prompt_ids import in_batches_by_length
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, text, whole
 
@@ -82,7 +83,9 @@ def p_true_log_probs(
         ids = {tuple(tokenizer(blank + word, add_special_tokens=False)["input_ids"]): None for blank in blanks}
         columns.append(list(ids))
     continuations = [list(ids) for column in columns for ids in column]
-    log_probs = backend.next_log_probs(encoded, continuations, batch_size=batch_size)
+    order = [i for batch in in_batches_by_length(list(map(len, encoded)), batch_size) for i in batch]
+    log_probs = np.empty((len(encoded), len(continuations)))
+    log_probs[order] = backend.next_log_probs([encoded[i] for i in order], continuations, batch_size=batch_size)
     ends = len(columns[0])
     sums = [np.logaddexp.reduce(part, axis=1) for part in (log_probs[:, :ends], log_probs[:, ends:])]
     return np.asarray(np.minimum(np.stack(sums, axis=1), 0.0))

@@ -1,4 +1,4 @@
-"""Answers and continuations that are given, not written: their numbers, in as few passes as the model allows."""
+"""Answers that are given, not written: their steps, in as few passes as the model allows."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import InvalidLogits
 from semtoken.methods.observers.steps import Completion, Observer, Step, finish, show
-from semtoken.models.prompt_ids import in_batches_by_length, pad
+from semtoken.models.prompt_ids import pad
 from semtoken.models.transformers.images import ImagePasses, ImagePrompt
 from semtoken.models.transformers.inside import Inside
 from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.models.transformers.proof import Proof
-from semtoken.support.arrays import FloatArray, as_rows
+from semtoken.support.arrays import as_rows
 
 MOST_LOGITS = 2**25
 """The most logits that exist at one time when replies are read, unless those of one token of each reply are more."""
@@ -104,52 +102,7 @@ class GivenTexts:
             begin = first = stop
             cache = cache_of(output)
 
-    def next_log_probs(
-        self, prompts: Sequence[list[int]], continuations: Sequence[Sequence[int]], batch_size: int
-    ) -> FloatArray:
-        """The log-probability of each of C continuations after each of B prompts, [B, C], at most 0.
-
-        `InvalidLogits` if the model gives no distribution after a prompt.
-        """
-        batch_size = self._rows_together(prompts, batch_size)
-        sums = np.empty((len(prompts), len(continuations)))
-        for beginning, members in shared_beginnings(continuations):
-            for batch in in_batches_by_length([len(ids) for ids in prompts], batch_size):
-                rows = self._log_probs_behind([prompts[i] for i in batch], list(beginning))
-                for number in members:
-                    ids = list(continuations[number])
-                    sums[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
-        return sums
-
-    def _log_probs_behind(self, prompts: list[list[int]], beginning: list[int]) -> npt.NDArray[np.float32]:
-        """Log-probabilities of each token of a continuation with this beginning and of the next one, [B, n + 1, V]."""
-        reply = [*beginning, self.padding]  # the last token is drawn and not read, so it may be any
-        [logits] = self._logits(prompts, [reply] * len(prompts), len(reply))
-        logits = logits[..., : self.vocabulary.size]
-        if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
-            raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
-        return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
-
     def _rows_together(self, prompts: Sequence[list[int]], batch_size: int) -> int:
         """The number of prompts to read in one pass: one where the model reads rows otherwise than texts alone."""
         images = any(isinstance(ids, ImagePrompt) for ids in prompts)
         return batch_size if self.proof.padded and self.proof.continued and not images else 1
-
-
-def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
-    """The smallest set of beginnings that serves all continuations, each with the numbers of its continuations.
-
-    A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
-
-    >>> shared_beginnings([(5, 6), (7,), (8, 9)])
-    [((5,), [0, 1]), ((8,), [2])]
-    """
-    left = dict(enumerate(map(tuple, continuations)))
-    groups = []
-    while left:
-        # The longest one serves all that it begins with.
-        beginning = max(left.values(), key=len)[:-1]
-        members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
-        groups.append((beginning, members))
-        left = {number: ids for number, ids in left.items() if number not in members}
-    return groups

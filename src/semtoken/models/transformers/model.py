@@ -65,7 +65,6 @@ from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.together import RowWriter
 from semtoken.models.transformers.trees import Place, ReadTexts, read_ends, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch
-from semtoken.support.arrays import FloatArray
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed, whole
 
@@ -398,18 +397,10 @@ class TransformersBackend(OwnTokens):
             for prompt, ids in zip(prompts, encoded, strict=True)
         ]
         answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
-        texts = [prompt + reply for prompt, reply in zip(encoded, answers, strict=True)]
+        # The last token of a reply need not be read.
+        texts = [prompt + reply[:-1] for prompt, reply in zip(encoded, answers, strict=True)]
         self._check_lengths(texts, what="and its response have")
         self._given_texts(encoded).show(encoded, answers, observers, batch_size, chunk_size)
-
-    def next_log_probs(
-        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
-    ) -> FloatArray:
-        """Log-probability of each continuation after each prompt, in as few forward passes as possible."""
-        encoded = self.encode(prompts)
-        if not any(isinstance(ids, ImagePrompt) for ids in encoded):
-            self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
-        return self._given_texts(encoded).next_log_probs(encoded, continuations, batch_size)
 
     def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
         """Reads texts behind these prompts, in the ways that the model has proved."""

@@ -265,21 +265,6 @@ class VLLMBackend(OwnTokens):
                 row = whole_row(*position_of(output.outputs[0].logprobs, 0), size, step)
                 yield Step([number], [answers[number][step]], size, row, [0])
 
-    def next_log_probs(
-        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
-    ) -> FloatArray:
-        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
-        jobs = [[*prompt, *ids] for prompt in self._encoded(prompts) for ids in continuations]
-        self._check_lengths(jobs)
-        params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
-        params.logprobs, params.prompt_logprobs = None, 0
-        sums: list[float] = []
-        for ids, output in zip(jobs, self._run(jobs, params), strict=True):
-            added = len(continuations[len(sums) % len(continuations)])
-            chosen = [position_of(output.prompt_logprobs, i)[1][0] for i in range(len(ids) - added, len(ids))]
-            sums.append(float(np.sum(chosen)))
-        return np.array(sums).reshape(len(prompts), len(continuations))
-
     def _groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:
         if not whole:
             return iter([list(range(len(tokens)))])
