@@ -10,19 +10,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from semtoken.cli.commands import leaves, program
 from semtoken.cli.help import COMMON, command_at, rows
+from tests.cli.conftest import TIMES
 from tests.cli.run import invoke
-from tests.guarantees.worlds import WORLDS
-from tests.json_lines import write_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -241,13 +238,6 @@ def test_what_is_tried_elsewhere_is() -> None:
             assert re.search(rf"{option}\b", (ROOT / value.file).read_text("utf-8")), option
 
 
-TIMES = re.compile(
-    rb"\d+\.\d+ s\b|\d[\d,.]* a second|, about [^\n]* left|\d+% of the time|\d{4}-\d\d-\d\d[T ][\d:.+]*Z?|"
-    rb'"(seconds|checksum)": [^,\n]+'
-)
-"""What is different each time: seconds, dates, and the checksum of what has a date."""
-
-
 def outcome(words: list[str]) -> tuple[object, ...]:
     """The effects of a command line: its status, what it prints, and the files that it leaves, without times."""
     done = invoke(words, stdin="")
@@ -261,55 +251,6 @@ def outcome(words: list[str]) -> tuple[object, ...]:
     }
     texts = (TIMES.sub(b"", text.encode()) for text in (done.stdout, done.stderr))
     return done.exit_code, *texts, files
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the commands read."""
-    folder = tmp_path_factory.mktemp("walk")
-    scores, correct = WORLDS["good model"].draw(np.random.default_rng(0), 84)
-    records = [
-        {
-            "id": i,
-            "question": f"What is number {i}?",
-            "response": f"It is {i}.",
-            "log_confidence": float(score),
-            "mine": 2 * float(score),
-            "signature": "k:4|preset:default|words:paper",
-            "distribution": "raw",
-            "group": "ab"[i % 2],
-            "correct": bool(right),
-            "other": not right,
-        }
-        for i, (score, right) in enumerate(zip(scores, correct, strict=True))
-    ]
-    unlabeled = [{key: value for key, value in one.items() if key != "correct"} for one in records[80:]]
-    write_lines(folder / "labeled.jsonl", [*records[:60], *(one | {"correct": None} for one in unlabeled)])
-    write_lines(folder / "newer.jsonl", records[60:80])
-    write_lines(
-        folder / "unlabeled.jsonl", [unlabeled[0] | {"id": 100 + i, "log_confidence": -i / 50} for i in range(50)]
-    )
-    write_lines(folder / "prompts.jsonl", [{"id": "1", "prompt": "Who wrote Emma?"}, "not JSON\n"])
-    write_lines(folder / "items.jsonl", [{"state": "The user asks for Oslo, and the call is weather(Oslo)."}])
-    write_lines(folder / "judged.jsonl", [{"id": "1", "question": "q", "answers": ["Ann"], "answer": "it is Ann"}])
-    (folder / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}')
-    (folder / "labels.csv").write_text("id,correct\n1,1\n")
-    (folder / "people.csv").write_text("id,correct\n1,1\n")
-    (folder / "replies").mkdir()
-    for name in ("norway.json", "peru.json"):
-        shutil.copy(ROOT / "examples" / "replies" / name, folder / "replies")
-    (folder / "replies" / "broken.json").write_text('{"choices": []}')
-    shutil.copy(ROOT / "examples" / "gate" / "questions.yaml", folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def made(material: Path) -> Path:
-    """The same with what commands make of it: a calibrator and a journal."""
-    with chdir(material):
-        for line in ("calibrate labeled.jsonl -o cal --alpha 0.3", "check replies --journal journal.db"):
-            assert invoke(shlex.split(line)).exit_code == 0, line
-    return material
 
 
 LONG = ("ask", "score", "check", "decide", "calibrate", "proxy", "serve", "bench run", "bench report", "bench compare")

@@ -133,6 +133,23 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path) -> None:
         saved_decisions(replies)
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (5, "it is no answer to typed questions"),
+        ({}, "the field 'type' is missing"),
+        ({"type": "choice", "probabilities": 5}, "it is no answer to typed questions"),
+        ({"type": "predicate", "probabilities": {"true": "x"}}, "not one to this question"),
+    ],
+)
+def test_a_damaged_answer_is_named_with_its_line(tmp_path: Path, answer: Any, why: str) -> None:
+    lines = [
+        {"reply": {"answers": {"a": one}}, "request": "a text"} for one in (REPLIES["Jev"]["answers"]["urgent"], answer)
+    ]
+    with pytest.raises(InvalidInputError, match=rf"r\.jsonl:2: .*{why}"):
+        decision_records(write_lines(tmp_path / "r.jsonl", lines))
+
+
 def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     def reply(p: float) -> dict[str, Any]:
         return {"answers": [{"type": "predicate", "name": "late", "probability": p}], "model": "m", "usage": {}}

@@ -14,6 +14,7 @@ from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import JudgeNamed, Output, Overwrite
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.errors import InvalidInputError
+from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +88,7 @@ def judge(
         console.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
     _tell_spent(chosen)
     if str(target) != STANDARD:
-        tell(f"{len(items):,} answers in {target}.")
+        tell(f"{with_noun(len(items), 'answer')} in {target}.")
 
 
 def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:

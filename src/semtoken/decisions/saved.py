@@ -126,7 +126,11 @@ def saved_decisions(
     for line, own in zip(lines, right, strict=True):
         try:
             decisions += [SavedDecision(line.id, line.where, record) for record in _records(line, own, questions)]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise InvalidInputError(f"{line.where}: the field {error} is missing.") from error
+        except (AttributeError, TypeError) as error:
+            raise InvalidInputError(f"{line.where}: it is no answer to typed questions.") from error
+        except ValueError as error:
             raise InvalidInputError(f"{line.where}: {error or 'it cannot be read'}") from error
     return decisions
 
@@ -183,7 +187,8 @@ def _records(
     questions = _questions(line, reply, asked)
     if unasked := set(labels) - set(questions):
         raise InvalidInputError(f"the label is of a question {min(unasked)!r:.60} that was not asked.")
-    asked_with = line.value.get("request") or {}
+    request = line.value.get("request")
+    asked_with = request if isinstance(request, Mapping) else {}  # it may be a text for people to read
     # Without a state, replies with different ids count as being about different items.
     state = line.value.get("state", asked_with.get("state", asked_with.get("input", {"id": line.id})))
     for answer, options in _read(reply, questions):
