@@ -16,7 +16,7 @@ from semtoken.cli.journals import is_journal, open_journal
 from semtoken.cli.loading import decision_answers
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
 from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
-from semtoken.cli.statuses import Status, UsageError, refuse_useless
+from semtoken.cli.statuses import Status, UsageError, refuse_useless, typed_options
 from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def calibrate(
     wanted = GuaranteeSection(alpha or known.alpha, delta or known.delta, guarantee or known.kind)
     target = _Target(output, overwrite=overwrite, require=require, as_json=as_json)
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
-        typed = {f"--{name.replace('_', '-')}": value for name, value in vars(of_answers).items()}
-        refuse_useless(typed, "on answers to typed questions")
+        refuse_useless(typed_options(of_answers), "on answers to typed questions")
         return _fit_decisions(Path(source), (labels, questions), wanted, target, in_use)
     return _fit_answers(source, of_answers, wanted, target)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,25 +29,29 @@ from semtoken.cli.parameters import (
     Tokenizer,
 )
 from semtoken.cli.settings import Read, SettingsInUse
-from semtoken.cli.statuses import UsageError, refuse_useless
+from semtoken.cli.statuses import UsageError, refuse_useless, typed_options
 from semtoken.errors import InvalidInputError
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
-    from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.guarantees.journal.keeper import AnswerKeeper
     from semtoken.replies.checking import RankedAnswer, RankedReplies
     from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.finding import OpenedReplies
     from semtoken.support.executors import Executor
 
 
-MOST_REASONS = 8
-"""The number of reasons why replies were not scored that are shown; files have all of them."""
-FEW_MISSING = 3
-"""A field that more documents lack is one line, with their number."""
-LONGEST_REASON = 300
-"""The number of characters of a reason that are shown; files have all of it."""
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ReplyOptions:
+    """The options that only replies in text have."""
+
+    tokenizer: Tokenizer = None
+    methods: Methods = None
+    tokens: ShowTokens = False
+    journal: JournalUrl = None
+    format: str | None = None
+    """Format of the replies, if it is not recognized."""
+    strict: Strict = False
 
 
 def check(
@@ -58,12 +62,7 @@ def check(
     schema: Schema = None,
     labels: Labels = None,
     calibrator: Calibrator = None,
-    tokenizer: Tokenizer = None,
-    methods: Methods = None,
-    tokens: ShowTokens = False,
-    journal: JournalUrl = None,
-    format: str | None = None,
-    strict: Strict = False,
+    of_replies: ReplyOptions = ReplyOptions(),
     force: Force = False,
     as_json: Json = False,
     in_use: Read[SettingsInUse],
@@ -85,8 +84,6 @@ def check(
         --schema).
     limit
         Number of answers to print.
-    format
-        Format of the replies, if it is not recognized.
     """
     from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored
@@ -94,65 +91,63 @@ def check(
     from semtoken.replies.checking.tables import field_table
     from semtoken.replies.formats.registry import format_named
 
-    of_replies: dict[str, object] = {
-        "--tokenizer": tokenizer,
-        "--methods": methods,
-        "--tokens": tokens,
-        "--format": format,
-    }
-    of_replies |= {"--journal": journal, "--strict": strict, "--schema": schema, "--json": as_json}
+    options = {**typed_options(of_replies), "--schema": schema, "--json": as_json}
     if are_scored(Path(paths[0])):
-        if journal is not None:  # the general message below says only that the option has no effect, and not why
+        if of_replies.journal is not None:  # the general message below says only that it has no effect, and not why
             raise UsageError(
                 "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
                 "the saved replies themselves, or leave it out."
             )
-        useless = {**of_replies, "--questions": questions, "--labels": labels}
-        refuse_useless(useless, "on answers that are scored already")
+        refuse_useless({**options, "--questions": questions, "--labels": labels}, "on answers that are scored already")
         if output is None or output.suffix.lower() != ".html":
             raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
         _write_scored([Path(path) for path in paths], output, calibrator)
         return
-    if format is not None:  # a name that there is not is no fault of the replies
-        format_named(format)
+    if of_replies.format is not None:  # a name that there is not is no fault of the replies
+        format_named(of_replies.format)
     replies = OpenedReplies(paths)
     if replies.first is not None and is_decision(replies.first):
-        refuse_useless(of_replies, "on replies to typed questions")
+        refuse_useless(options, "on replies to typed questions")
         check_decisions(replies, questions, labels, calibrator, limit, output)
         return
     refuse_useless({"--labels": labels}, "on answers in text, which `semtoken label` marks")
+    tokens, journal = of_replies.tokens, of_replies.journal
     if as_json and schema is not None and tokens:
         raise UsageError("--tokens has no effect with --schema: leave it out.")
     if output is not None:
         from semtoken.web.page.ranked import require_ending
 
         require_ending(output, fields=schema is not None)
-    keep_tokens = bool(journal) or tokens or as_json
-    settings = _settings(in_use, format, tokenizer, methods, calibrator, schema, keep_tokens=keep_tokens)
+    settings = _settings(in_use, of_replies, calibrator, schema, keep_tokens=bool(journal) or tokens or as_json)
     executor = in_use.settings.executor
     files = output is not None and "-" not in replies.sources and not (tokens or as_json)
     check_executor(executor, journal, files=files)
     with kept_answers(journal, in_use.settings.journal, "check") as keeper:
         checked = _ranked(replies, settings, questions, output, load_executor(executor))
         # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
-        if strict and checked.refused:
-            raise InvalidInputError(f"{_not_scored(checked)}\nNothing was written.")
+        if of_replies.strict and checked.refused:
+            raise InvalidInputError(f"{checked.not_scored}\nNothing was written.")
         if keeper is not None:
-            _keep(keeper, checked, settings.calibrator)
+            checked.keep(keeper, settings.calibrator)
             tell(f"{with_noun(len(checked.answers), 'answer')} written to the journal {journal}.")
     calibrated = settings.calibrator is not None
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
     try:
         if as_json:
-            for record in map(_record, checked.answers[:limit]) if fields is None else fields[:limit]:
+            for record in (
+                (answer.to_dict() for answer in checked.answers[:limit]) if fields is None else fields[:limit]
+            ):
                 print_json(record)
         elif fields is None:
             _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
         else:
             _show_fields(fields, limit, calibrated=calibrated)
-        _conclude(checked)
+        for remark in checked.remarks:
+            tell(remark)
+        if checked.refused:
+            tell(f"Warning: {checked.not_scored}", style="yellow")
         if not as_json and not calibrated and fields is None:
-            _tell_next(replies.sources, questions, format, output)
+            _tell_next(replies.sources, questions, of_replies.format, output)
     finally:  # a file is wanted whole, also by those who look at the first lines only (`| head`)
         if output is not None:
             _write(checked, output, replies.sources, questions, limit, fields)
@@ -176,9 +171,7 @@ def _tell_lost(images: int) -> None:
 
 def _settings(
     in_use: SettingsInUse,
-    format: str | None,
-    tokenizer: str | None,
-    methods: str | None,
+    options: ReplyOptions,
     calibrator: Path | None,
     schema: Path | None,
     *,
@@ -197,14 +190,14 @@ def _settings(
         raise UsageError(f"{calibrator} is a calibrator of JSON fields: give the --schema that names them.")
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
     return CheckSettings(
-        format=format,
+        format=options.format,
         calibrator=applied,
         schema=None if schema is None else read_schema(schema),
         keep_tokens=keep_tokens,
         distribution=endpoint.distribution or None,
-        vocabulary=None if tokenizer is None else as_tokens(tokenizer),
+        vocabulary=None if options.tokenizer is None else as_tokens(options.tokenizer),
         rules=rules_of(scoring),
-        methods=one_pass((methods,) if methods else scoring.methods, of_replies=True),
+        methods=one_pass((options.methods,) if options.methods else scoring.methods, of_replies=True),
         temperature=None if endpoint.temperature == 1 else endpoint.temperature,
         answering_model=endpoint.answering_model or None,
     )
@@ -248,12 +241,6 @@ def _write(
     tell(f"{output} holds {with_noun(len(checked.answers), 'answer')}, ranked{unscored}.")
 
 
-def _record(answer: RankedAnswer) -> dict[str, Any]:
-    """An answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
-    place = {"rank": answer.rank, "id": answer.id, "where": answer.where, "question": answer.question}
-    return place | answer.response.to_dict() | {"doubt": answer.explanation} | dict(answer.calibration or {})
-
-
 def _tell_next(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> None:
     from semtoken.guarantees.exact import labels_needed
 
@@ -281,19 +268,6 @@ def _how_to_label(
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
 
 
-def _keep(keeper: AnswerKeeper, checked: RankedReplies, applied: CalibratorInUse | None) -> None:
-    """Write all answers to the journal, which wants their tokens, in the order in which they were read: the newest ones
-    stand for the questions of today, which the most doubtful or the surest ones would not.
-    """
-    from semtoken.replies.checking.saved_blocks import NO_TOKENS
-
-    if checked.n_from_block:
-        raise InvalidInputError(f"{checked.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
-    keeper.uses(applied)
-    for answer in sorted(checked.answers, key=lambda answer: answer.place):
-        keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
-
-
 def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, tokens: bool) -> None:
     """Print the most doubtful answers."""
     from semtoken.core.results.confidence import RANKS
@@ -310,15 +284,13 @@ def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, token
 
 
 def _print(answer: RankedAnswer) -> None:
-    from semtoken.guarantees.apply import REFUSED
     from semtoken.support.text import shortened, with_bounds
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
     say(head, "bold")
     say(f"     {shortened(' '.join(answer.text.split()), 300)}")
     say(f"     {answer.explanation}", "yellow")
-    refused = (answer.calibration or {}).get(REFUSED)
-    for message in (*(flag.message for flag in answer.response.flags), *([refused] if refused else [])):
+    for message in answer.messages:
         say(f"     ! {message}", "magenta")
     if answer.doubt is None:  # a doubt names its part itself
         say(f"     {answer.response.explanation}")
@@ -347,51 +319,18 @@ def _decided(block: Mapping[str, Any]) -> str:
     return probability + (f" · {block['decision']}" if "decision" in block else "")
 
 
-def _conclude(checked: RankedReplies) -> None:
-    """Say how questions were joined, and what could not be scored."""
-    if checked.joined:
-        tell(checked.joined)
-    if checked.n_from_block:
-        tell(
-            f"{checked.n_from_block:,} of them hold no log-probabilities, but numbers that semtoken serve or proxy had "
-            "put into them: these are shown. Save log-probabilities, too, to see which words are in doubt."
-        )
-    if checked.passed_over:
-        names = [Path(name).name for name in checked.passed_over]
-        others = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-        tell(f"Passed over, since their names are not those of replies: {', '.join(names[:5])}{others}.")
-    if checked.refused:
-        tell(f"Warning: {_not_scored(checked)}", style="yellow")
-
-
-def _not_scored(checked: RankedReplies) -> str:
-    """A text on the replies that could not be scored: their number for each reason, with the place of the first."""
-    from semtoken.support.text import shortened
-
-    reasons = checked.reasons()
-    listed = [
-        f"  {count:,}, the first {reply.where}: {shortened(reply.reason, LONGEST_REASON)}"
-        for count, reply in reasons[:MOST_REASONS]
-    ]
-    if len(reasons) > MOST_REASONS:
-        listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
-    total = len(checked.refused) + len({answer.where for answer in checked.answers})
-    return "\n".join([f"{len(checked.refused):,} of {total:,} replies could not be scored:", *listed])
-
-
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
     """Print the most doubtful fields, and what the decisions rest on."""
     from semtoken.core.parts.part import SOME_DOUBT
     from semtoken.core.results.confidence import RANKS
-    from semtoken.replies.checking.fields import CHECK, sentence_of_field
+    from semtoken.replies.checking.fields import CHECK, often_missing, sentence_of_field
     from semtoken.replies.checking.tables import NOTE
     from semtoken.support.text import shortened
 
-    missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
-    many = {path for path, count in missing.items() if count > FEW_MISSING}
-    for path in sorted(many, key=lambda path: (-missing[path], path)):
-        say(f"{path} is missing in {with_noun(missing[path], 'document')}", "bold")
-    listed = [row for row in rows if row["present"] or row["path"] not in many]
+    missing = often_missing(rows)
+    for path, count in missing.items():
+        say(f"{path} is missing in {with_noun(count, 'document')}", "bold")
+    listed = [row for row in rows if row["present"] or row["path"] not in missing]
     for row in listed[:top]:
         where = f"{row['rank']:>3}. {row['document']}{row['path']}"
         value = shortened(" ".join(row["value"].split()), 80)

@@ -46,6 +46,11 @@ class UsageError(InvalidInputError):
     """A command line or a setting that means nothing here; the command ends with 2 before anything is done."""
 
 
+def typed_options(options: object) -> dict[str, object]:
+    """The options of a class, such as those of one kind of input, by their names on the command line."""
+    return {f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
+
+
 def refuse_useless(typed: Mapping[str, object], beside: str) -> None:
     """Raise `UsageError` if any of these options was typed; `beside` says what they have no effect on or with."""
     if useless := [name for name, value in typed.items() if value is not None and value is not False]:

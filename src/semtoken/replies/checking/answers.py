@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from semtoken.choices import Distribution
 from semtoken.core.given_tokens import Tokens
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
-from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
@@ -29,8 +29,16 @@ from semtoken.replies.score import read_found, score_reply
 from semtoken.support.garbage import rare_collections
 from semtoken.support.inputs import instance, listed, real, shown, text
 from semtoken.support.questions import question_of
+from semtoken.support.text import shortened
+
+if TYPE_CHECKING:
+    from semtoken.guarantees.journal.keeper import AnswerKeeper
 
 NOT_SAVED = "Which words are in doubt was not saved with the reply."
+MOST_REASONS = 8
+"""The number of reasons why replies were not scored that a text lists."""
+LONGEST_REASON = 300
+"""The number of characters of a reason in that text."""
 OBJECTS_OF_REPLIES = 100_000
 """New objects between two collections of garbage: a reply is thousands, all of which go with it."""
 
@@ -73,6 +81,17 @@ class RankedAnswer:
     def doubt(self) -> Doubt | None:
         """The stretch of the answer that is most in doubt; None where each is fairly sure."""
         return worst_of(self.doubts)
+
+    @property
+    def messages(self) -> list[str]:
+        """Sentences on what is odd about the answer, and on why a calibrator gives it no probability."""
+        refused = (self.calibration or {}).get(REFUSED)
+        return [*(flag.message for flag in self.response.flags), *([refused] if refused else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
+        place = {"rank": self.rank, "id": self.id, "where": self.where, "question": self.question}
+        return place | self.response.to_dict() | {"doubt": self.explanation} | dict(self.calibration or {})
 
 
 @dataclass(frozen=True)
@@ -128,6 +147,49 @@ class RankedReplies(Sequence[RankedAnswer]):
         for reply in self.refused:
             groups.setdefault(_PARTICULARS.sub("", reply.reason), []).append(reply)
         return sorted(((len(group), group[0]) for group in groups.values()), key=lambda counted: -counted[0])
+
+    @property
+    def not_scored(self) -> str:
+        """A text on the replies that could not be scored: their number for each reason, with the place of the first.
+
+        Long texts are cut: `refused` has all.
+        """
+        reasons = self.reasons()
+        listed = [
+            f"  {count:,}, the first {reply.where}: {shortened(reply.reason, LONGEST_REASON)}"
+            for count, reply in reasons[:MOST_REASONS]
+        ]
+        if len(reasons) > MOST_REASONS:
+            listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
+        total = len(self.refused) + len({answer.where for answer in self.answers})
+        return "\n".join([f"{len(self.refused):,} of {total:,} replies could not be scored:", *listed])
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences on how questions were joined, on numbers that come from a server, and on files passed over."""
+        remarks = [self.joined] if self.joined else []
+        if self.n_from_block:
+            remarks.append(
+                f"{self.n_from_block:,} of them hold no log-probabilities, but numbers that semtoken serve or proxy "
+                "had put into them: these are shown. Save log-probabilities, too, to see which words are in doubt."
+            )
+        if self.passed_over:
+            names = [Path(name).name for name in self.passed_over]
+            others = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+            remarks.append(f"Passed over, since their names are not those of replies: {', '.join(names[:5])}{others}.")
+        return remarks
+
+    def keep(self, keeper: AnswerKeeper, applied: CalibratorInUse | None) -> None:
+        """Put all answers into a journal, in the order in which they were read: the newest ones stand for the questions
+        of today, which the most doubtful or the surest ones would not.
+
+        `InvalidInputError` if the reply of one held no log-probabilities: the journal keeps tokens.
+        """
+        if self.n_from_block:
+            raise InvalidInputError(f"{self.n_from_block:,} answers cannot be kept in the journal: {NO_TOKENS}.")
+        keeper.uses(applied)
+        for answer in sorted(self.answers, key=lambda answer: answer.place):
+            keeper.keep(answer.response, answer.calibration, applied, place=answer.id, question=answer.question)
 
 
 _PARTICULARS = re.compile(r"(, )?'[^']*'|\"[^\"]*\"|\d+")

@@ -32,6 +32,8 @@ NO_JSON = "The answer holds no JSON."
 CUT_BEFORE = "The answer was cut off before the first value of its JSON was complete."
 REPEATED = "The answer gives this field more than once; most readers of JSON take the last."
 MISSING = "The schema asks for it, and the answer lacks it."
+FEW_MISSING = 3
+"""A field that more documents lack is one line, with their number."""
 SIGNATURE = "field"
 """Ends the signature of a field's score, so that calibrators of answers and of fields are not taken for each other."""
 
@@ -238,6 +240,15 @@ def fields_of_lines(path: Path) -> list[dict[str, Any]]:
         for place, where, line in rows
         if line.get("parts")
     )
+
+
+def often_missing(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The paths of fields that more than a few documents lack, with the number of documents, the most frequent first;
+    rows as `field_rows` gives them.
+    """
+    missing = Counter(row["path"] for row in rows if row["path"] and not row["present"])
+    many = [(path, count) for path, count in missing.items() if count > FEW_MISSING]
+    return dict(sorted(many, key=lambda counted: (-counted[1], counted[0])))
 
 
 LATER = (
