@@ -46,6 +46,9 @@ FURTHER = (
 def defaults(door: Any) -> dict[str, Any]:
     """The default of each argument of a function, and of each field of a class."""
     given = {name: one.default for name, one in inspect.signature(door).parameters.items()}
+    for name, value in list(given.items()):
+        if type(value).__module__.startswith("semtoken.cli."):  # a class of options, which stands for its fields
+            given |= vars(given.pop(name))
     return {name: value for name, value in given.items() if value is not inspect.Parameter.empty}
 
 
