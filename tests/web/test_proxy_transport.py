@@ -22,6 +22,7 @@ import pytest
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
+from tests.web import lima
 from tests.web.asking import CHAT, assert_error, figure, final_figure, post, without_block
 from tests.web.conftest import Start, proxy_of
 from tests.web.servers import (
@@ -30,6 +31,7 @@ from tests.web.servers import (
     answering,
     chunk,
     connected,
+    events,
     holding,
     posted,
     raw_upstream,
@@ -268,6 +270,28 @@ class TestFaults:
         answer = post(url)
         assert "content-encoding" not in answer.headers
         assert without_block(answer.content) == NO_LOGPROBS
+
+    @each("size", [1, 13, 10**9])
+    @each("padding", [b"", bytes(512)])
+    def test_a_stream_in_several_members_of_gzip_is_read_to_its_end(
+        self, proxied: Start, size: int, padding: bytes
+    ) -> None:
+        """As servers write it that pack each event for itself."""
+        whole = events(lima.event("Lima"), lima.event("", "stop"))
+        plain = post(proxied(streamed(whole))[0], json=CHAT | {"stream": True}).content
+        members = b"".join(map(gzip.compress, whole.splitlines(keepends=True)))
+        url, _ = proxied(streamed(members + padding, PACKED, size=size))
+        assert post(url, json=CHAT | {"stream": True}).content == plain and b"confidence" in plain
+        url, _ = proxied(streamed(members[:-12], PACKED, size=size))
+        with pytest.raises(httpx.RemoteProtocolError):
+            post(url, json=CHAT | {"stream": True})
+
+    def test_a_reply_in_several_members_of_gzip_arrives_as_it_is(self, proxied: Start) -> None:
+        url, _ = proxied(response(gzip.compress(lima.reply()) + gzip.compress(b" \n"), PACKED))
+        with streaming(url) as answer:
+            packed = b"".join(answer.iter_raw())
+        assert gzip.decompress(packed) == lima.reply() + b" \n"
+        assert final_figure(url, 'unscored_answers_total{reason="encoded"}') == 1
 
     @each("beyond", [0, 1])
     def test_a_compressed_stream_is_broken_off_where_it_unpacks_to_more_than_the_limit(

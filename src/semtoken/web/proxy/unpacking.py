@@ -8,6 +8,8 @@ from typing import Any
 
 from semtoken.web.proxy.upstream import BrokenOff, UpstreamAnswer
 
+MEMBER = b"\x1f"
+"""The first byte of a member of gzip. A body may have several, one after the other (RFC 1952, 2.2)."""
 UNPACKED = 2**12
 """Most bytes of a piece of an unpacked stream: they may be hundreds of events, and others wait while they are read."""
 
@@ -15,7 +17,8 @@ UNPACKED = 2**12
 def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
     """Decompress a body, which came compressed although that was not asked for.
 
-    `ValueError` or `zlib.error` if it is compressed in another way, damaged, or larger than `limit` bytes.
+    `ValueError` or `zlib.error` if it is compressed in another way or in several members of gzip, damaged, or larger
+    than `limit` bytes.
     """
     if encoding == "identity":
         return raw
@@ -23,6 +26,8 @@ def unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
     unpacked: bytes = unpacking.decompress(raw, limit)
     if not unpacking.eof:
         raise ValueError("too long, or cut off")
+    if unpacking.unused_data.startswith(MEMBER):
+        raise ValueError("more than one member")
     return unpacked
 
 
@@ -55,11 +60,16 @@ class UnpackedBody:
                 if not self._unpacking.eof:
                     raise BrokenOff(stalled=False)
                 return b""
+            if self._unpacking.eof:
+                if not self._rest.startswith(MEMBER):
+                    self._rest = b""  # padding
+                    continue
+                self._unpacking = _unpacking(self._answer.encoding)
             try:
                 chunk: bytes = self._unpacking.decompress(self._rest, UNPACKED)
             except zlib.error as error:
                 raise BrokenOff(stalled=False) from error
-            self._rest = self._unpacking.unconsumed_tail
+            self._rest = self._unpacking.unconsumed_tail or self._unpacking.unused_data
             self._left -= len(chunk)
             self.too_large = self._left < 0
             if self.too_large:
