@@ -221,6 +221,21 @@ def test_what_is_said_without_a_guarantee_is_true_and_helps() -> None:
     assert tiny.min_log_score == -0.1, "a start below the floor is raised to it"
 
 
+@pytest.mark.parametrize("start", [0.1, 0.9, None])
+def test_the_other_alpha_that_is_advised_gets_a_guarantee_from_the_same_start(start: float | None) -> None:
+    generator = np.random.default_rng(4)
+    advised = 0
+    for _ in range(60):
+        scores = -generator.integers(1, 12, size=60) / 10
+        correct = generator.random(60) < 1 + scores / 2
+        statement = st.Threshold.fit(scores, correct, start=start).statement
+        if found := re.search(r"An alpha of ([\d.]+) gets a guarantee", statement):
+            advised += 1
+            fitted = st.Threshold.fit(scores, correct, alpha=float(found[1]), start=start)
+            assert fitted.uncertainty is not None, (statement, fitted.statement)
+    assert advised > 20
+
+
 def test_a_running_answer_ends_at_the_threshold_on_the_product() -> None:
     assert product_limit(0) == 0.0 and product_limit(2.5) == 2.5
     for bad in (-0.01, math.nan, "much"):

@@ -164,7 +164,11 @@ def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str
 def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[str]:
     """Sentences on what would help: each was tried on these labels, or is worked out from them."""
     labels, levels = (answers.uncertainty, answers.correct), (claim.alpha, claim.delta)
-    advice = (_more_labels(*labels, *levels, start), _other_alpha(*labels, *levels), _other_start(*labels, *levels))
+    advice = (
+        _more_labels(*labels, *levels, start),
+        _other_alpha(*labels, *levels, start),
+        _other_start(*labels, *levels),
+    )
     return [sentence for sentence in advice if sentence]
 
 
@@ -189,11 +193,11 @@ def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
     return ""
 
 
-def _other_alpha(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float) -> str:
-    """The next higher alpha, in steps of 0.01, at which these labels give a guarantee."""
+def _other_alpha(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None) -> str:
+    """The next higher alpha, in steps of 0.01, at which these labels give a guarantee from the same start."""
     # A guarantee that half of the answers are wrong helps nobody, so the search ends there.
     for larger in (step / 100 for step in range(math.floor(100 * alpha) + 1, 51)):
-        if exact.comes(uncertainty, correct, larger, delta):
+        if exact.comes(uncertainty, correct, larger, delta, start):
             return f"An alpha of {larger:g} gets a guarantee from these labels: choose it, and fit on further ones."
     return ""
 
