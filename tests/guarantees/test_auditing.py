@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import semtoken as st
+from semtoken.choices import Guarantee
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.auditing import AnswersAudit, AuditLimits, audit_answers
 from semtoken.guarantees.drift import Drift
@@ -89,6 +92,39 @@ def test_the_accepted_share_is_that_of_the_labeled_answers() -> None:
     assert (audit.n_labeled, audit.n_accepted) == (10, 4)
     # The exact 95% interval of 4 of 10 ends at 0.738; of 14 of 20 it would end at 0.881.
     assert audit.holds(AuditLimits(accepted=0.73)) and not audit.holds(AuditLimits(accepted=0.74))
+
+
+def test_a_question_that_is_repeated_is_no_more_evidence_than_once() -> None:
+    """Three sure answers, ten times each in the file: 30 right ones would hold at 20%, and 20 wrong ones would not."""
+    applied = fitted()
+    for wrong in (0, 2):
+        same = [AnswerRecord(f"line {i}", {"question": f"Q{i % 3}"}, -1e-6, i % 3 >= wrong) for i in range(30)]
+        once, repeated = (audit_answers(applied.calibrator, rows) for rows in (same[:3], same))
+        assert repeated.verdict == once.verdict == "cannot be told" and repeated.seen == Share(wrong, 3)
+        assert (repeated.n_labeled, repeated.n_repeated, repeated.drift) == (3, 27, once.drift)
+        assert "27 further labels are left out: they are of answers to the same questions." in repeated.remarks()
+        assert audit_answers(applied.calibrator, [replace(a, record={}) for a in same]).verdict != "cannot be told"
+
+
+@pytest.mark.parametrize("guarantee", ["selective_risk", "miss_rate", "joint_risk"])
+def test_a_calibrator_that_guarantees_nothing_never_holds(guarantee: Guarantee) -> None:
+    """Nothing is accepted, so no label can count against it."""
+    scores, right = -np.arange(1, 61) / 20, np.arange(60) % 3 < 2
+    empty = st.Calibrator.fit(scores, right, alpha=0.02, guarantee=guarantee)
+    assert not empty.guarantees
+    for n in (6, 200):
+        labeled = [AnswerRecord(f"line {i}", {"question": f"Q{i}"}, -0.01 * i, i > 2) for i in range(n)]
+        audit = audit_answers(empty, labeled)
+        assert (audit.verdict, audit.seen, audit.n_accepted) == ("nothing was guaranteed", None, 0)
+        assert audit.answer == empty.guarantee and audit.answer.startswith("Nothing can be guaranteed")
+        assert audit.is_measured is (n == 200), "the distance takes 30 scores"
+
+
+def test_answers_without_a_label_do_not_test_a_guarantee() -> None:
+    calibrator = fitted().calibrator
+    audit = audit_answers(calibrator, [AnswerRecord(f"line {i}", {}, -0.01 * i, None) for i in range(40)])
+    assert (audit.verdict, audit.answer) == ("nothing was measured", "") and audit.holds() and audit.is_measured
+    assert next(audit.remarks()).startswith("The guarantee was not tested: no answer has a label")
 
 
 def test_a_share_of_accepted_answers_that_is_just_at_its_limit_seldom_exceeds_it() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.answer_records import AnswerRecord, one_of_each_question
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.drift import FEWEST_RECENT, Drift
@@ -37,6 +37,7 @@ class AuditLimits:
 
 
 NO_LIMITS = AuditLimits()
+NO_LABELS = "The guarantee was not tested: no answer has a label in the field 'correct'."
 REPEATS_FIT = "The calibrator was fitted on some or all of these labels, so they show little: label other answers."
 
 
@@ -50,12 +51,14 @@ class AnswersAudit:
     n_accepted: int
     """The number of labeled answers that the threshold accepts; 0 without one."""
     seen: Share | None
-    """The share that the guarantee bounds, as these labels have it; None without a threshold or labels."""
+    """The share that the guarantee bounds, as these labels have it; None without a guarantee or labels."""
     drift: Drift
     models: Mapping[str, int]
     """The number of answers of each model, as far as they name it."""
     repeats_fit: bool = False
     """True if labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
+    n_repeated: int = 0
+    """The number of labeled answers that were left out, since others to the same questions count."""
 
     @property
     def is_measured(self) -> bool:
@@ -78,9 +81,10 @@ class AnswersAudit:
 
     @property
     def answer(self) -> str:
-        """The verdict on the guarantee, as a sentence; empty where none was tested."""
-        threshold = self.calibrator.threshold
-        return "" if threshold is None or self.seen is None else f"{self.verdict}: {threshold.statement}"
+        """The verdict on the guarantee, as a sentence, or why there is none; empty where none was tested."""
+        if self.seen is None:
+            return "" if self.calibrator.guarantees else self.calibrator.guarantee
+        return f"{self.verdict}: {self.calibrator.guarantee}"
 
     @property
     def models_sentence(self) -> str:
@@ -93,6 +97,10 @@ class AnswersAudit:
         if threshold is not None and self.seen is not None:
             about = f"{threshold.claim.kind.among} {self.seen}."
             yield f"Accepted {self.n_accepted:,} of {self.n_labeled:,} labeled answers. {about}"
+        elif self.calibrator.guarantees:
+            yield NO_LABELS
+        if self.n_repeated:
+            yield f"{self.n_repeated:,} further labels are left out: they are of answers to the same questions."
         if self.repeats_fit:
             yield REPEATS_FIT
         if self.models_sentence:
@@ -112,23 +120,29 @@ class AnswersAudit:
         counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
         against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
         of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
-        return {**counts, **against, "repeats_fit": self.repeats_fit, **of_models, **asdict(self.drift)}
+        labels = {"repeats_fit": self.repeats_fit, "repeated": self.n_repeated}
+        return {**counts, **against, **labels, **of_models, **asdict(self.drift)}
 
 
 def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level: float = LEVEL) -> AnswersAudit:
     """Test the guarantee of a calibrator by newer labeled answers, once, and compare their scores with those of the
     fit.
 
-    `level` is the probability that a guarantee which holds is called broken.
+    One answer to each question counts, as in the fit: repeated ones are evidence that is not there. `level` is the
+    probability that a guarantee which holds is called broken.
     """
-    drift = calibrator.drift(answers)
+    drift = calibrator.drift(one_of_each_question(answers))
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
-    labeled = [answer for answer in answers if answer.correct is not None]
+    with_label = [answer for answer in answers if answer.correct is not None]
+    labeled = one_of_each_question(with_label)
     threshold = calibrator.threshold
-    if threshold is None or not labeled:
+    if threshold is None or not calibrator.guarantees:
         return AnswersAudit(calibrator, "nothing was guaranteed", len(labeled), 0, None, drift, models)
+    if not labeled:
+        return AnswersAudit(calibrator, "nothing was measured", 0, 0, None, drift, models)
     passed = threshold.accepts(labeled)
     seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
     [verdict] = judge([(threshold.claim, seen)], level)
     repeats = calibrator.was_fitted_on(labeled)
-    return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, drift, models, repeats)
+    counts = len(labeled), int(passed.sum())
+    return AnswersAudit(calibrator, verdict, *counts, seen, drift, models, repeats, len(with_label) - len(labeled))
