@@ -232,7 +232,7 @@ def test_the_other_alpha_that_is_advised_gets_a_guarantee_from_the_same_start(st
         if found := re.search(r"An alpha of ([\d.]+) gets a guarantee", statement):
             advised += 1
             fitted = st.Threshold.fit(scores, correct, alpha=float(found[1]), start=start)
-            assert fitted.uncertainty is not None, (statement, fitted.statement)
+            assert fitted.min_log_score is not None, (statement, fitted.statement)
     assert advised > 20
 
 
