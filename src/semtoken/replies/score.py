@@ -19,7 +19,7 @@ from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.replies.formats.fields import RawReply, raise_error
-from semtoken.replies.formats.registry import format_named
+from semtoken.replies.formats.registry import format_named, is_chunk, known_shapes
 from semtoken.replies.formats.within import Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, read_whole
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
@@ -84,6 +84,8 @@ def read_reply(
         chunks = [plain(chunk) for chunk in values]
         if is_batch(chunks):
             return _read_named(chunks, format, ReplyContext(asked, temperature))
+        if format is None and _holds_replies(chunks):
+            return _read_export(chunks, temperature, asked)
         return _read_stream(chunks, format, temperature, asked)
     if isinstance(values, Mapping):
         if format is not None:
@@ -102,11 +104,22 @@ def _read_named(replies: Sequence[RawReply], format: str | None, context: ReplyC
     return read_whole(replies, known.shape, context._replace(engine=known.engine))
 
 
-def _read_export(value: RawReply, temperature: float | None, asked: RawReply) -> Reply:
+def _holds_replies(values: Sequence[Any]) -> bool:
+    """Return True if the elements of a list hold replies or chunks; else they are those of one stream, or text."""
+    first = values[0] if values else None
+    if not isinstance(first, Mapping):
+        return False
+    # Whole replies side by side are for `check`, which names each of them.
+    if len(values) == 1 and not is_chunk(first):
+        return True
+    return "choices" not in first and not any(shape.starts(first) for shape in known_shapes())
+
+
+def _read_export(value: Any, temperature: float | None, asked: RawReply) -> Reply:
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
     # Where no reply is found, reading the value itself says what is missing.
-    found = replies_within(value) or [Found((), value, None)]
-    if found[0].path:  # what holds a reply may report an error
+    found = replies_within(value) or [Found((), value[0] if isinstance(value, list) else value, None)]
+    if found[0].path and isinstance(value, Mapping):  # what holds a reply may report an error
         raise_error(value)
     if len(found) == 1:
         return read_found(found[0], temperature, asked)

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, replies_inside
-from semtoken.replies.formats.registry import is_whole
+from semtoken.replies.formats.registry import ends_stream, is_chunk, is_whole, stream_of
 from semtoken.replies.formats.within import branches
 from semtoken.replies.score import is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
@@ -113,7 +113,8 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
         yield from _one_by_one(where, name, values)
         return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
-    if any(line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines):
+    is_object = (line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines)
+    if isinstance(json_or_none(opening), list) or any(is_object):
         yield from _of_lines(where, name, (line.encode() for line in lines))
     else:  # a note, or one reply that is broken
         yield FoundReply(where, name, fault=TABLE if where.lower().endswith(".csv") else NO_JSON)
@@ -154,7 +155,7 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
         if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
             others = True
-        elif not chunks and chunk.get("done"):  # a whole reply of Ollama's
+        elif not chunks and ends_stream(chunk):  # a whole reply, which has the form of a last chunk
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk, is_alone=False)
             others = True
         else:
@@ -168,8 +169,10 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
 
 def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
     """Return True if a chunk belongs to another stream than those before it; some servers give all streams one id."""
-    another = _stream_of(chunk) != _stream_of(chunks[0])
-    return bool(another or chunks[-1].get("done") or ended & _choices_of(chunk))
+    another = stream_of(chunk) != stream_of(chunks[0])
+    # Behind the last chunk of a choice those of others come, and the usage without any.
+    closed = "choices" not in chunks[-1] and ends_stream(chunks[-1])
+    return bool(another or closed or ended & _choices_of(chunk))
 
 
 def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
@@ -179,31 +182,37 @@ def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
     return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
 
 
+CHUNK_WORDS = (
+    *(b'.chunk"', b'"text_completion"', b'"AIMessageChunk"', b'"done"', b'"stop"', b'"special"', b'"meta_info"'),
+    *(b'"responseId"', b'"response.', b'"transcript.text.'),
+)
+"""Texts of which the line of a chunk has one."""
+
+
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
     """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
     # Looking for the words is many times as fast as parsing, and most lines are no chunks.
-    value = json_or_none(line) if b'.chunk"' in line or b'"done"' in line else None
-    return value if isinstance(value, Mapping) and _stream_of(value) is not None else None
-
-
-def _stream_of(value: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """The field that all chunks of a stream share: OpenAI's their id, Ollama's their model; None for no chunk."""
-    if str(value.get("object")).endswith(".chunk"):
-        return "id", value.get("id")
-    return ("model", value.get("model")) if isinstance(value.get("done"), bool) else None
+    value = json_or_none(line) if any(word in line for word in CHUNK_WORDS) else None
+    return value if isinstance(value, Mapping) and stream_of(value) is not None else None
 
 
 def _parts_of(value: Any) -> list[Any]:
     """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
     parts = value if isinstance(value, list) and all(isinstance(part, Mapping) for part in value) else []
     several = any(map(_is_line, parts)) or (len(parts) > 1 and all(map(is_whole, parts)))
+    several = several and not _holds_chunk(parts[0])
     return list(parts) if several and not is_batch(parts) else [value]
 
 
 def _is_line(value: Mapping[str, Any]) -> bool:
     """Return True if a value holds a reply below its top."""
-    inside = replies_inside(value)
-    return inside is None or any(one.path for one in inside)
+    inside = [] if is_chunk(value) else replies_inside(value)
+    return inside is None or any(one.path and not one.is_lone_chunk for one in inside)
+
+
+def _holds_chunk(value: Mapping[str, Any]) -> bool:
+    """Return True if a value is a chunk of a stream, or holds one and nothing else."""
+    return is_chunk(value) or any(one.is_lone_chunk for one in replies_inside(value) or ())
 
 
 def _behind_each_other(text: str) -> list[Any]:

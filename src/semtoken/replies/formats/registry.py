@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats.base import Engine, Shape
-from semtoken.replies.formats.fields import MISSING, RawReply, value_at
+from semtoken.replies.formats.fields import MISSING, RawReply, dotted, value_at
 from semtoken.replies.formats.llama_cpp import LlamaCppCompletion
 from semtoken.replies.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
@@ -162,6 +163,66 @@ def is_whole(value: RawReply) -> bool:
     shape = shape_of([value])
     places = (shape.places(value) if shape is not None else None) or ()
     return bool(places) and all(place.ended for place in places)
+
+
+EVENT_STREAMS = ("response.", "transcript.text.")
+"""Beginnings of the types of events that are chunks of a stream."""
+STREAM_ENDS = ("response.completed", "response.incomplete", "response.failed", "transcript.text.done")
+"""Types of the events that end a stream."""
+CHUNK_MARKS: Mapping[Path, Path] = {
+    ("token", "logprob"): (),
+    ("meta_info", "id"): ("meta_info", "id"),
+    ("candidates", 0, "content"): ("responseId",),
+}
+"""A place that chunks of an engine's own streams have, and that of the name which all chunks of a stream share."""
+
+
+def stream_of(value: RawReply) -> tuple[str, Any] | None:
+    """What all chunks of its stream share, for a value that may be one of them; None for any other.
+
+    The last chunk of some streams has the form of a whole reply (`ends_stream`): it belongs to those before it.
+    """
+    kind, named = value.get("type"), value.get("object")
+    if isinstance(kind, str) and kind.startswith(EVENT_STREAMS):
+        return "type", kind.partition(".")[0]
+    # Chunks of legacy completions are named as whole replies, which have the reason of their end.
+    legacy = named == "text_completion" and value_at(value, ("choices", 0, "finish_reason"), MISSING) is not MISSING
+    if legacy or str(named).endswith(".chunk") or kind == "AIMessageChunk":  # the last is LangChain's
+        return "id", value.get("id")
+    if isinstance(value.get("done"), bool) and not {"message", "response"}.isdisjoint(value):  # Ollama's
+        return "done", value.get("model")
+    if isinstance(value.get("stop"), bool) and isinstance(value.get("content"), str):  # llama.cpp's
+        return "stop", value.get("id_slot", 0)
+    found = (at for mark, at in CHUNK_MARKS.items() if value_at(value, mark, MISSING) is not MISSING)
+    return next(((dotted(at), value_at(value, at) if at else 0) for at in found), None)
+
+
+def is_chunk(value: Any) -> bool:
+    """Return True if a value is a chunk of a stream, and no whole reply."""
+    return isinstance(value, Mapping) and stream_of(value) is not None and (_is_event(value) or not is_whole(value))
+
+
+def ends_stream(value: RawReply) -> bool:
+    """Return True if a chunk is the last one of its stream, or of each choice that it holds."""
+    return value.get("type") in STREAM_ENDS if _is_event(value) else is_whole(value)
+
+
+def follows(value: Any, last: Any) -> bool:
+    """Return True if a value is the chunk of a stream that comes after another one."""
+    if not isinstance(value, Mapping) or not isinstance(last, Mapping) or stream_of(last) is None:
+        return False
+    # After the end of the answer chunks may come that add nothing to it, such as the one with the usage.
+    return stream_of(value) == stream_of(last) and not (ends_stream(last) and (_writes(value) or ends_stream(value)))
+
+
+def _is_event(value: RawReply) -> bool:
+    return str(value.get("type")).startswith(EVENT_STREAMS)
+
+
+def _writes(value: RawReply) -> bool:
+    """Return True if a chunk has text of an answer."""
+    shape = next((shape for shape in known_shapes() if shape.starts(value)), None)
+    return shape is not None and any(place.goes_on for place in shape.places(value) or ())
 
 
 def foreign(value: RawReply) -> str:

@@ -18,7 +18,7 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import shape_of
+from semtoken.replies.formats.registry import follows, is_chunk, shape_of, stream_of
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
@@ -46,6 +46,11 @@ class Found(NamedTuple):
     """The values around it, from the outside in."""
 
     @property
+    def is_lone_chunk(self) -> bool:
+        """Return True if it is one chunk of a stream, whose others stand elsewhere."""
+        return isinstance(self.reply, list) and len(self.reply) == 1
+
+    @property
     def said(self) -> str:
         """Its form and its place."""
         return f"'{self.shape.name if self.shape else 'stream'}' at {dotted(self.path) or 'the top'}"
@@ -63,7 +68,7 @@ def replies_within(value: Any) -> list[Found]:
 
     `InvalidInputError` if it holds different ones that do not stand side by side.
     """
-    found = list(_shaped(value, (), ()))
+    found = _with_streams(value, list(_shaped(value, (), ())))
     if not any(_is_telling(one) for one in found):
         # Some exports keep the numbers apart from the reply: a known shape without any may have them beside it.
         found = list(_loose(value, (), ())) or found
@@ -163,6 +168,9 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if len(path) > DEEPEST:
         return
     if isinstance(value, Mapping):
+        if path and is_chunk(value):
+            yield Found(path, value, shape_of([value]), around)
+            return
         shape = shape_of([value])
         # Below the top, loose marks such as a `text` beside `logprobs` could be those of anything.
         if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
@@ -174,6 +182,36 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
         yield Found(path, value, None, around)
     elif (again := opened(value)) is not value and len(path) < DEEPEST:
         yield from _shaped(again, path, around)
+
+
+def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
+    """The replies with chunks of one stream, which follow each other, as one reply."""
+    streams: list[list[Found]] = []
+    for one in found:
+        if streams and follows(one.reply, streams[-1][-1].reply):
+            streams[-1].append(one)
+        else:
+            streams.append([one])
+    return [_stream_in(value, chunks) if _is_stream(chunks) else chunks[0] for chunks in streams]
+
+
+def _is_stream(chunks: Sequence[Found]) -> bool:
+    """Return True if these are chunks of a stream.
+
+    One alone, of a stream without a name, may be a reply that does not say why it ended.
+    """
+    path, first = chunks[0].path, chunks[0].reply
+    return bool(path) and is_chunk(first) and (len(chunks) > 1 or (stream_of(first) or (None,))[-1] is not None)
+
+
+def _stream_in(value: Any, chunks: Sequence[Found]) -> Found:
+    """The stream of some chunks; where they are a list, with all that stands in it, such as an error."""
+    first, path = chunks[0], chunks[0].path[:-1]
+    holder, streams = _at(value, path), (None, stream_of(chunks[0].reply))
+    side_by_side = isinstance(holder, list) and all(one.path[:-1] == path for one in chunks)
+    if side_by_side and all(isinstance(each, Mapping) and stream_of(each) in streams for each in holder):
+        return Found(path, holder, None, first.around[:-1])
+    return Found(first.path, [one.reply for one in chunks], None, first.around)
 
 
 def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
