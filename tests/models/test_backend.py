@@ -221,7 +221,10 @@ def test_what_is_no_token_id_gives_no_number(almanac: TransformersBackend, promp
 
 def test_a_text_that_is_too_long_with_its_response(almanac: TransformersBackend) -> None:
     """The prompt itself is short: the message says that both count."""
-    with pytest.raises(InvalidInputError, match=r"Prompt 0 and its response have [\d,]+ tokens; the model reads 512"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"Prompt 0 and its response, without the last token, have [\d,]+ tokens; the model reads 512",
+    ):
         st.ScoredModel(almanac).score("Which city is it?", " Oslo" * 600)
 
 

@@ -399,7 +399,7 @@ class TransformersBackend(OwnTokens):
         answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
         # The last token of a reply need not be read.
         texts = [prompt + reply[:-1] for prompt, reply in zip(encoded, answers, strict=True)]
-        self._check_lengths(texts, what="and its response have")
+        self._check_lengths(texts, what="and its response, without the last token, have")
         self._given_texts(encoded).show(encoded, answers, observers, batch_size, chunk_size)
 
     def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
@@ -423,13 +423,13 @@ class TransformersBackend(OwnTokens):
         """Read texts together, as a model does that reads trees; see `semtoken.models.transformers.trees.read_ends`."""
         return read_ends(self.passes, self.read_before, prompts, places, take, behind)
 
-    def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0, what: str = "has") -> None:
-        """Check that sequences can be read, with so many tokens `more`; `what` says what a prompt's sequence holds."""
+    def _check_lengths(self, sequences: Sequence[Sequence[int]], what: str = "has") -> None:
+        """Check that sequences can be read; `what` says what a prompt's sequence holds."""
         limit = self.max_length
         for number, ids in enumerate(sequences):
-            if limit is not None and len(ids) + more > limit:
+            if limit is not None and len(ids) > limit:
                 raise InvalidInputError(
-                    f"Prompt {number} {what} {len(ids) + more:,} tokens; the model reads {limit:,} at most."
+                    f"Prompt {number} {what} {len(ids):,} tokens; the model reads {limit:,} at most."
                 )
 
 

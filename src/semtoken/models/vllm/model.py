@@ -21,9 +21,9 @@ from semtoken.models.vllm.outputs import (
     memory_groups,
     position_of,
     sampling_params,
+    steps_of,
     whole_row,
 )
-from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 Sequences = Sequence[Sequence[int]]
@@ -163,7 +163,11 @@ class VLLMBackend(OwnTokens):
                 completion = Completion([int(t) for t in answer.token_ids], answer.finish_reason == "length")
                 # A text as the reason is a stop string: no token ended the answer then.
                 stopped = not completion.truncated and not isinstance(answer.stop_reason, str)
-                self._show(i, completion.token_ids, answer.logprobs, 0, observers, whole=best is None, stopped=stopped)
+                ids = completion.token_ids
+                self.vocabulary.check_ids(ids)
+                steps = steps_of(i, ids, answer.logprobs, self.vocabulary.size, whole=best is None, stopped=stopped)
+                for step in steps if observers else ():
+                    show(step, observers)
                 finish(i, completion, observers)
                 completions.append(completion)
         return completions
@@ -198,32 +202,6 @@ class VLLMBackend(OwnTokens):
         # Not `sampling_params`, whose `top_k` is the number of log-probabilities.
         return require("vllm", extra="vllm").SamplingParams(**options | dict(decoding.options))
 
-    def _show(
-        self,
-        answer: int,
-        ids: Sequence[int],
-        logprobs: Any,
-        first: int,
-        observers: Sequence[Observer],
-        *,
-        whole: bool,
-        stopped: bool = False,
-    ) -> None:
-        """Show the steps of an answer, of which that of the first token stands at position `first` of vLLM's lists."""
-        if not observers:
-            return
-        self.vocabulary.check_ids(ids)
-        size = self.vocabulary.size
-        for number, token in enumerate(ids):
-            listed_ids, values = position_of(logprobs, first + number)
-            ends = [stopped and number == len(ids) - 1]
-            if whole:
-                row = whole_row(listed_ids, values, size, number)
-                step = Step([answer], [token], size, row, [0], ends=ends)
-            else:
-                step = Step([answer], [token], size, None, best=[_best_first(token, listed_ids, values)], ends=ends)
-            show(step, observers)
-
     def read(
         self,
         prompts: Sequence[Prompt],
@@ -249,7 +227,9 @@ class VLLMBackend(OwnTokens):
             read = [i for i, ids in enumerate(answers) if ids]
             outputs = self._run([encoded[i] + answers[i] for i in read], params)
             for i, output in zip(read, outputs, strict=True):
-                self._show(i, answers[i], output.prompt_logprobs, len(encoded[i]), observers, whole=False)
+                first, size = len(encoded[i]), self.vocabulary.size
+                for step in steps_of(i, answers[i], output.prompt_logprobs, size, whole=False, first=first):
+                    show(step, observers)
         for i, ids in enumerate(answers):
             finish(i, Completion(ids, truncated=None), observers)
 
@@ -288,10 +268,3 @@ class VLLMBackend(OwnTokens):
                 raise InvalidInputError(
                     f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}."
                 )
-
-
-def _best_first(token: int, log_probs: Any, values: FloatArray) -> tuple[Any, FloatArray]:
-    """The best tokens of a step in their order, the chosen one among them; vLLM lists it first, and perhaps again."""
-    if token in log_probs[1:]:
-        return log_probs[1:], values[1:]
-    return np.append(log_probs[1:], log_probs[0]), np.append(values[1:], values[0])

@@ -1,7 +1,7 @@
 """Parameters for requests to vLLM, and scores of its outputs.
 
-Its lists of log-probabilities, flat or as dicts, become rows or top-k steps; prompts go in groups whose lists fit into
-memory.
+Its lists of log-probabilities, flat or as dicts, become steps of whole rows or of the best tokens; prompts go in groups
+whose lists fit into memory.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.choices import Equality, Preset
-from semtoken.core import GrowingAnswer, scorer_for
-from semtoken.core.api import score_logprobs
-from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core import scorer_for
 from semtoken.core.given_tokens import Tokens
 from semtoken.core.results import Distribution, ScoredAnswer
 from semtoken.core.rules import ScoringRules, as_rules
 from semtoken.errors import BackendError, InsufficientMemory
+from semtoken.methods.observers.steps import Step
+from semtoken.models.scores import AnswerScores
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.support.extras import require
 
@@ -107,22 +107,53 @@ def score_steps(
         raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
     if len(logprobs) != len(ids):
         raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {len(ids)} tokens.")
-    scorer_for(vocabulary, rules).vocabulary.check_ids(ids)
-    size = scorer_for(vocabulary, rules).vocabulary.size
-    steps = ((token, *position_of(logprobs, step)) for step, token in enumerate(ids))
-    if all(_entries(logprobs, step) >= size for step in range(len(ids))):
-        return _score_whole(steps, vocabulary, rules, DISTRIBUTIONS[mode])
-    if not mode.endswith("_logprobs"):
+    scores = AnswerScores(scorer_for(vocabulary, rules))
+    size = scores.scorer.vocabulary.size
+    scores.scorer.vocabulary.check_ids(ids)
+    whole = all(_entries(logprobs, step) >= size for step in range(len(ids)))
+    if not whole and not mode.endswith("_logprobs"):
         raise BackendError(
             f"With logprobs_mode={mode!r} the k best values are logits, whose sum over the vocabulary is unknown. "
             "Start the engine with logprobs_mode='raw_logprobs', or ask for the whole vocabulary (exact=True)."
         )
-    return score_logprobs(
-        [_top_step(token, listed_ids, values) for token, listed_ids, values in steps],
-        vocabulary,
-        rules,
-        distribution=DISTRIBUTIONS[mode],
-    )
+    for step in steps_of(0, ids, logprobs, size, whole=whole):
+        scores.observe(step)
+    return scores.result(0, DISTRIBUTIONS[mode])
+
+
+def steps_of(
+    answer: int,
+    ids: Sequence[int],
+    logprobs: Any,
+    size: int,
+    *,
+    whole: bool,
+    first: int = 0,
+    stopped: bool = False,
+) -> Iterator[Step]:
+    """The steps of an answer, of which that of the first token stands at position `first` of vLLM's lists: with `whole`
+    rows of the vocabulary of this `size`, otherwise with the tokens of the list. If the answer was `stopped`, its last
+    token ended it.
+    """
+    for number, token in enumerate(ids):
+        listed, values = position_of(logprobs, first + number)
+        ends = [stopped and number == len(ids) - 1]
+        if whole:
+            yield Step([answer], [token], size, whole_row(listed, values, size, number), [0], ends=ends)
+        else:
+            best = [_best_first(token, listed, values)]
+            yield Step([answer], [token], size, None, best=best, ends=ends)
+
+
+def _best_first(token: int, listed: IdArray, values: FloatArray) -> tuple[IdArray, FloatArray]:
+    """The best tokens of a step in their order, the chosen one among them; vLLM lists it first, and perhaps again.
+    `BackendError` if it does not list it.
+    """
+    if token in listed[1:]:
+        return listed[1:], values[1:]
+    if token not in listed:
+        raise BackendError(f"The chosen token {token} is not among the log-probabilities of its step.")
+    return np.append(listed[1:], listed[0]), np.append(values[1:], values[0])
 
 
 def _is_flat(logprobs: Any) -> bool:
@@ -146,21 +177,6 @@ def position_of(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
     return np.array(ids, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
-def _score_whole(
-    steps: Iterator[tuple[int, IdArray, FloatArray]],
-    vocabulary: Tokens,
-    rules: ScoringRules,
-    distribution: Distribution,
-) -> ScoredAnswer:
-    """Exact score, one row of the vocabulary at a time."""
-    answer = GrowingAnswer(scorer_for(vocabulary, rules))
-    size = scorer_for(vocabulary, rules).vocabulary.size
-    for token, listed_ids, values in steps:
-        row = whole_row(listed_ids, values, size, len(answer.ids))
-        answer.add_row(row, 0, token)
-    return answer.finish(distribution)
-
-
 def whole_row(ids: IdArray, values: FloatArray, size: int, step: int) -> FloatArray:
     """Log-probabilities [1, size] in the order of the ids; `BackendError` if some are missing or NaN."""
     known = ids < size  # a padded lm_head has more columns than there are tokens
@@ -172,14 +188,6 @@ def whole_row(ids: IdArray, values: FloatArray, size: int, step: int) -> FloatAr
             "or they are NaN. Are these clusters those of the model's tokenizer?"
         )
     return row
-
-
-def _top_step(token: int, ids: IdArray, values: FloatArray) -> TopStep:
-    listed = dict(zip(ids.tolist(), values.tolist(), strict=True))  # the chosen token comes first, and again
-    if token not in listed:
-        raise BackendError(f"The chosen token {token} is not among the log-probabilities of its step.")
-    top = tuple(TopToken(log_prob=value, id=i) for i, value in listed.items())
-    return TopStep(chosen=TopToken(log_prob=listed[token], id=token), top=top)
 
 
 BYTES_PER_NUMBER = 112  # of a log-probability in vLLM's lists: four references, two ints and a float object
