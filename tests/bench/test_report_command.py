@@ -10,8 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -20,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.writing import markdown_text, write_report
-from semtoken.bench.results import answers_table
+from semtoken.bench.results import METADATA_KEY, answers_table
 from semtoken.bench.storage import read_json
 from semtoken.errors import InvalidInputError
 from tests.bench.report_runs import cell, clustering, results
@@ -198,6 +200,19 @@ def test_the_table_of_all_answers_gives_the_same_report_again(tmp_path: Path) ->
     assert [section.lines for section in again.sections] == [section.lines for section in first.sections]
     assert [one.uncertainty.keys() for one in back.cells] == [one.uncertainty.keys() for one in run.cells]
     np.testing.assert_array_equal(back.cells[1].uncertainty["stc"], run.cells[1].uncertainty["stc"])
+
+
+def test_seconds_that_are_not_known_are_null_in_the_file(tmp_path: Path) -> None:
+    """JSON has no NaN, and other readers of the file refuse it."""
+    known = cell(methods=("stc", "perplexity"), n=40)
+    run = results(replace(known, seconds={"stc": np.nan, "perplexity": 0.5}, steps={"greedy": 200.0, "words": np.nan}))
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(answers_table(run))
+    [kept] = msgspec.json.decode(pyarrow.parquet.read_metadata(path).metadata[METADATA_KEY])["cells"]
+    assert (kept["seconds"], kept["steps"]) == ({"stc": None, "perplexity": 0.5}, {"greedy": 200.0, "words": None})
+    [back] = collect(path).cells
+    assert (back.seconds["perplexity"], back.steps["greedy"], back.greedy_seconds) == (0.5, 200.0, 200.0)
+    assert np.isnan([back.seconds["stc"], back.steps["words"]]).all()
 
 
 def test_texts_are_kept_unless_asked_not_to() -> None:

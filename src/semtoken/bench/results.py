@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from semtoken.bench.plan import OfCell
 from semtoken.errors import InvalidInputError
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+from semtoken.support.files.strict_json import finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,8 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
         "clusterings": [asdict(clustering) for clustering in results.clusterings],
         "cells": [{name: getattr(cell, name) for name in FACTS} for cell in results.cells],
     }
-    metadata = {METADATA_KEY: json.dumps(facts, default=dict).encode()}
+    # seconds that are not known are null: JSON has no NaN
+    metadata = {METADATA_KEY: json.dumps(finite(facts), allow_nan=False).encode()}
     file = io.BytesIO()
     parquet.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
     return file.getvalue()
@@ -159,7 +162,7 @@ def read_answers(path: str | Path) -> RunResults:
         settings=facts["settings"],
         manifest=facts["manifest"],
         primary_judge=facts["primary_judge"],
-        cells=tuple(cell_of(cell, _columns_of(table, cell)) for cell in facts["cells"]),
+        cells=tuple(cell_of(_facts_of(cell), _columns_of(table, cell)) for cell in facts["cells"]),
         clusterings=tuple(
             ClusteringRecord(**{**clustering, "examples": tuple(map(tuple, clustering["examples"]))})
             for clustering in facts["clusterings"]
@@ -173,6 +176,16 @@ def _columns_of(table: Any, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
     field = require("pyarrow.compute", extra="bench").field
     own = table.filter((field("model") == facts["model"]) & (field("dataset") == facts["dataset"])).to_pydict()
     return {name: values for name, values in own.items() if None not in values}
+
+
+def _facts_of(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a cell as its file holds them, with NaN in place of the seconds that are null there."""
+
+    def seconds(value: float | None) -> float:
+        return math.nan if value is None else value
+
+    by_name = {key: {name: seconds(value) for name, value in saved[key].items()} for key in ("seconds", "steps")}
+    return {**saved, **by_name, "greedy_seconds": seconds(saved["greedy_seconds"])}
 
 
 def cell_of(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> Cell:
