@@ -162,6 +162,22 @@ def test_a_guarantee_for_each_group(semtoken: RunCommand, tmp_path: Path) -> Non
     )
 
 
+def test_a_value_that_cannot_name_a_folder_is_refused_before_anything_is_written(
+    semtoken: RunCommand, tmp_path: Path
+) -> None:
+    """The folders of the other groups, which come before it, would be there without it."""
+    for long, n_bytes in (("b" * 256, 256), ("ü" * 43, 258)):  # each ü as %C3%BC
+        rows = [row | {"kind": long if i % 2 else "a"} for i, row in enumerate(answers(120))]
+        source = write_lines(tmp_path / "labeled.jsonl", rows)
+        result = semtoken("calibrate", source, "-o", tmp_path / "made", "--group-by", "kind", "--alpha", "0.3")
+        assert_told(result, f"'{long[:40]}", "of the field 'kind' is too long", f"{n_bytes} of at most 255", status=2)
+        assert not (tmp_path / "made").exists()
+    rows = [row | {"kind": "b" * 255 if i % 2 else "a"} for i, row in enumerate(answers(120))]
+    source = write_lines(tmp_path / "labeled.jsonl", rows)
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--group-by", "kind", "--alpha", "0.3")
+    assert result.exit_code == 0, result.output
+
+
 def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> None:
     rows = [row | {"correct": None, "answers": ["it is 1", "It is 2!"]} for row in answers(60)]
     for i, row in enumerate(rows):

@@ -22,9 +22,12 @@ from semtoken.guarantees.measures import Report
 from semtoken.guarantees.threshold_sets import places_of_groups
 from semtoken.support.files.outputs import refuse_existing
 from semtoken.support.files.safe_files import locked
+from semtoken.support.text import shortened
 
 REPORT = "report.html"
 """The name of the report beside a calibrator."""
+LONGEST_NAME = 255
+"""The most bytes in the name of a file or folder, on all usual file systems."""
 
 
 @dataclass(frozen=True)
@@ -197,11 +200,18 @@ def fit_groups(
 
 
 def check_folders(directory: Path, groups: Sequence[AnswerGroup] = (), *, overwrite: bool = False) -> None:
-    """Raise `InvalidInputError` if the directory is a file, or a calibrator or a report of one of these groups in it
-    would be replaced; without groups that of the directory itself.
+    """Raise `InvalidInputError` if the directory is a file, a group's value is too long for the name of a folder, or a
+    calibrator or a report of one of these groups in it would be replaced; without groups that of the directory itself.
     """
     if directory.exists() and not directory.is_dir():
         raise InvalidInputError(f"{directory} is a file; give the name of a folder.")
+    for group in groups:
+        if len(group.folder) > LONGEST_NAME:
+            raise InvalidInputError(
+                f"The value {shortened(group.value)!r} of the field {group.by!r} is too long: its calibrator gets a "
+                f"folder of that name, for which it makes {len(group.folder)} of at most {LONGEST_NAME} bytes. Shorten "
+                "it."
+            )
     for folder, name in product([group.folder for group in groups] or [""], (NAME, REPORT)):
         refuse_existing(directory / folder / name, "directory", overwrite=overwrite)
 
