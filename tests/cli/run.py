@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from semtoken.cli.app import launch
+from semtoken.cli import run
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def invoke(words: Iterable[object], stdin: str | None = None) -> Result:
     status, raised = 0, None
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", given):
         try:
-            status = launch([str(word) for word in words])
+            status = run([str(word) for word in words])
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
         except BaseException as error:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C ended, as shells say it."""
 SPINS = "10000"
 """The number of looks of a torch thread for the others before it sleeps (libgomp's own setting: 300,000)."""
 
@@ -25,9 +27,18 @@ def main() -> None:
     wait_briefly(os.environ)
     open_closed()
     replace_unknown(sys.stdout)
-    from semtoken.cli.app import launch
+    sys.exit(run(sys.argv[1:]))
 
-    sys.exit(launch(sys.argv[1:]))
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line, and return the exit status; Ctrl-C ends it with one line, also while modules are imported."""
+    try:
+        from semtoken.cli.app import launch
+
+        return launch(arguments)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
 
 
 def open_closed() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken.cli.commands import PLACES, SUBCOMMANDS, place_of, program
 from semtoken.cli.outputs import check_names, check_outputs
-from semtoken.cli.statuses import CHECKING, INTERRUPTED, PIPE_CLOSED, Status, UsageError, status_of_error
+from semtoken.cli.statuses import CHECKING, PIPE_CLOSED, Status, UsageError, status_of_error
 from semtoken.errors import MissingExtra, SemtokenError, one_line_of
 from semtoken.version import __version__
 
@@ -88,9 +88,6 @@ def launch(arguments: Sequence[str]) -> int:
         _flush()
         _tell(f"Error: {message}")
         return Status.CANNOT_BE_DONE if isinstance(error, UsageError) else status_of_error(name)
-    except KeyboardInterrupt:
-        _tell("Interrupted.")
-        return INTERRUPTED
     except Exception as error:
         if name not in CHECKING:
             raise

@@ -27,7 +27,7 @@ class Status(IntEnum):
 
 CHECKING = ("audit", "calibrate", "doctor")
 """The commands that have these statuses; for any other command an error is 1."""
-FAILED, INTERRUPTED, PIPE_CLOSED = 1, 130, 141  # the last two as shells say it
+FAILED, PIPE_CLOSED = 1, 141  # the latter as shells say it
 
 
 def status_of_error(command: str | None) -> int:
