@@ -141,6 +141,16 @@ def test_an_answer_that_lacks_a_refused_row_has_no_score(number: float, token: i
             again()
 
 
+@pytest.mark.parametrize(("token", "said"), [(10**6, "Token id 1000000 at step 2 is"), (1.5, "Got 1.5 at step 2 in")])
+def test_an_id_that_is_none_is_named_by_its_step(token: Any, said: str) -> None:
+    vocabulary = worked.vocabulary()
+    stream, row = LogitsStream(vocabulary), np.linspace(0.0, 1.0, vocabulary.size)
+    for known in (1, 2):
+        stream.add(row, known)
+    with pytest.raises(SemtokenError, match=said):
+        stream.add(row, token)
+
+
 def test_a_stream_records_a_distribution_that_there_is() -> None:
     for stream in (LogitsStream(worked.vocabulary()), LogprobsStream(worked.vocabulary())):
         with pytest.raises(InvalidInputError, match="'distribution' must be one of"):

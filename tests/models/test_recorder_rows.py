@@ -13,7 +13,7 @@ import torch
 import semtoken as st
 from semtoken import Recorder, score_logits
 from semtoken.core import rows
-from semtoken.errors import BackendError, InvalidLogits
+from semtoken.errors import BackendError, InvalidLogits, VocabularyError
 from tests.core.test_scoring import small_kind
 from tests.rows import each
 
@@ -109,6 +109,17 @@ def test_a_row_without_a_distribution_is_named(bad: int) -> None:
     recorder = Recorder(small_kind(KIND).clusters)
     with pytest.raises(InvalidLogits, match=rf"^Sequence 1 of the batch: The logits of step {bad} hold NaN"):
         fed(recorder, logits, ids)
+        recorder.answers(ids)
+
+
+@each(("bad", "asked"), [(bad, asked) for bad in (0, 4, STEPS - 1) for asked in ((), (0, 1))])
+def test_an_id_outside_the_vocabulary_is_named_by_its_step(bad: int, asked: tuple[int, ...]) -> None:
+    logits, ids = made_up(2, seed=3)
+    clusters = small_kind(KIND).clusters
+    ids[1, PROMPT + bad] = clusters.vocabulary.size
+    recorder = Recorder(clusters)
+    with pytest.raises(VocabularyError, match=f"^Token id {clusters.vocabulary.size} at step {bad} is out of range"):
+        fed(recorder, logits, ids, asked)
         recorder.answers(ids)
 
 

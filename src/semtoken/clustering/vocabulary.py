@@ -268,16 +268,19 @@ class Vocabulary:
                 positions += run
         return frozenset(positions)
 
-    def check_ids(self, token_ids: Sequence[int]) -> None:
-        """Raise `VocabularyError` if an id is outside 0..V-1, `InvalidInputError` if it is not a whole number."""
-        self.checked_ids(token_ids)
+    def check_ids(self, token_ids: Sequence[int], first: int = 0) -> None:
+        """Raise `VocabularyError` if an id is outside 0..V-1, `InvalidInputError` if it is not a whole number.
 
-    def checked_ids(self, token_ids: Any) -> list[int]:
+        `first` is the step of the first one in its answer, which the message counts from.
+        """
+        self.checked_ids(token_ids, first)
+
+    def checked_ids(self, token_ids: Any, first: int = 0) -> list[int]:
         """Token ids from a list, array or tensor as a list of integers, checked as `check_ids` does."""
         plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}  # most are, and this costs little
-        ids: list[int] = token_ids if plain else as_ids(token_ids)
+        ids: list[int] = token_ids if plain else as_ids(token_ids, first)
         if ids and not 0 <= min(ids) <= max(ids) < self.size:
-            step, token = next((step, token) for step, token in enumerate(ids) if not 0 <= token < self.size)
+            step, token = next((step, token) for step, token in enumerate(ids, first) if not 0 <= token < self.size)
             raise VocabularyError(
                 f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
                 f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"

@@ -94,8 +94,8 @@ def score_logits(
     return answer.finish(distribution)
 
 
-def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary) -> None:
-    """Check that logits of this shape and these ids can belong to one answer of this vocabulary.
+def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabulary, first: int = 0) -> None:
+    """Check that logits of this shape and these ids can belong to one answer of this vocabulary, from its step `first`.
 
     `InvalidLogits`, `VocabularyMismatch`, `VocabularyError` or `InvalidInputError` if they cannot.
     """
@@ -109,7 +109,7 @@ def check_shape(shape: tuple[int, ...], ids: Sequence[int], vocabulary: Vocabula
             f"The logits have {shape[1]:,} columns, the vocabulary has {vocabulary.size:,} tokens. "
             "It belongs to another model."
         )
-    vocabulary.check_ids(ids)
+    vocabulary.check_ids(ids, first)
 
 
 class _Intake:
@@ -173,8 +173,9 @@ class LogitsStream:
         """
         with self._intake.next_step():
             rows = as_rows(logits)[None]
-            check_shape(tuple(rows.shape), [token], self._answer.scorer.vocabulary)
-            self._answer.add_row(rows, 0, token)
+            answer = self._answer
+            check_shape(tuple(rows.shape), [token], answer.scorer.vocabulary, len(answer.ids))
+            answer.add_row(rows, 0, token)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "raw") -> ScoredAnswer:

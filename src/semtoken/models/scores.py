@@ -8,6 +8,7 @@ from semtoken.core import AnswerBatch, GrowingAnswer, NormalizedRows, Scorer
 from semtoken.core.batch import AnswersStep
 from semtoken.core.engine_tokens import TopStep, TopToken
 from semtoken.core.results import Distribution, Flag, Running, ScoredAnswer
+from semtoken.errors import VocabularyError
 from semtoken.methods.observers.method_scores import MethodScores
 from semtoken.methods.observers.steps import ROW, Observer, Step
 
@@ -51,9 +52,19 @@ class AnswerScores(Observer):
         self._add(steps, rows)
 
     def _add(self, steps: Sequence[AnswersStep], rows: NormalizedRows) -> None:
-        for _, tokens in steps:
-            self.scorer.vocabulary.check_ids(tokens)
+        self._check_ids(steps)
         self._exact.add(steps, rows)
+
+    def _check_ids(self, steps: Sequence[AnswersStep]) -> None:
+        """Raise `VocabularyError` for an id outside the vocabulary; the message names the step of its answer."""
+        check = self.scorer.vocabulary.check_ids
+        for place, (answers, tokens) in enumerate(steps):
+            try:
+                check(tokens)
+            except VocabularyError:
+                for answer, token in zip(answers, tokens, strict=True):
+                    new = sum(answer in others for others, _ in steps[:place])
+                    check([token], len(self._exact[answer].ids) + new)
 
     def _answer(self, answer: int) -> GrowingAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]

@@ -107,8 +107,11 @@ def _numbers_of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[np.fl
         raise InvalidInputError(f"'{name}' must hold numbers only: {error}.") from error
 
 
-def as_ids(token_ids: Any) -> list[int]:
-    """Token ids of a list, array or tensor as plain integers; `InvalidInputError` if an item is none, or masked."""
+def as_ids(token_ids: Any, first: int = 0) -> list[int]:
+    """Token ids of a list, array or tensor as plain integers; `InvalidInputError` if an item is none, or masked.
+
+    `first` is the step of the first one in its answer, which the message counts from.
+    """
     ids: list[int] = []
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
         raise InvalidInputError("token_ids has masked entries. Leave them out first.")
@@ -125,7 +128,7 @@ def as_ids(token_ids: Any) -> list[int]:
             ids.append(operator.index(value))
         except Exception as error:
             raise InvalidInputError(
-                f"token_ids must be whole numbers. Got {shown(value)} at step {len(ids)} instead."
+                f"token_ids must be whole numbers. Got {shown(value)} at step {first + len(ids)} instead."
             ) from error
     return ids
 

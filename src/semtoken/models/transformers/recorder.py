@@ -357,12 +357,12 @@ class _Generation:
 
     def results(self, ids: torch.Tensor, lengths: Sequence[int] | None, questions: Sequence[str | None]) -> Answers:
         """The scored answers, of these lengths if somebody gives them."""
+        self._steps.score()  # first, since it refuses ids outside the vocabulary
         written = ids[:, self._prompt_length :].tolist()
         unknown = set() if lengths is not None else {i for i, one in enumerate(written) if self._may_be_padded(one)}
         if lengths is None:
             lengths = [self._length(one, i) for i, one in enumerate(written)]
         flags = [] if self._model is None else self._model.flags(self._vocabulary)
-        self._steps.score()
         results = []
         for i, response in enumerate(self._scores.results(dict(enumerate(lengths)), self._distribution)):
             scored = self._scores.methods.scored(i, response.with_fields(question=questions[i]))

@@ -96,7 +96,7 @@ class WatchedRequests:
             raise BackendError(f"the engine is at token {entry.chosen}, the last one seen was {seen}")
 
     def _add(self, watched: WatchedRequest, token: int) -> None:
-        self.scorer.vocabulary.check_ids([token])
+        self.scorer.vocabulary.check_ids([token], len(watched.answer.ids))
         assert watched.held is not None
         watched.answer.add_row(watched.held[None], 0, token)
         watched.held = None
