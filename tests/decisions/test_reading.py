@@ -254,6 +254,16 @@ def test_orders_are_averaged_and_their_spread_told() -> None:
     assert answer.order_spread == pytest.approx(spread, abs=1e-5)
 
 
+def test_a_number_of_orders_may_be_one_of_numpy_and_is_plain_in_files() -> None:
+    options = ReadingOptions(orders=np.int64(2))  # type: ignore[arg-type]
+    assert options == ReadingOptions(orders=2) and json.dumps(options.values()) == json.dumps(
+        {"reading": "labels", "orders": 2}
+    )
+    for odd in (np.int64(0), np.float64(2.0), np.True_, 2.0):
+        with pytest.raises(InvalidInputError, match="'orders' must be a whole number from 1 on, or all"):
+            ReadingOptions(orders=odd)  # type: ignore[arg-type]
+
+
 def test_orders_of_each_kind() -> None:
     assert orders_of(Predicate("?"), None) == ((0, 1), (1, 0))
     assert orders_of(Score("?", ["a", "b", "c"]), 7) == ((0, 1, 2), (2, 1, 0))

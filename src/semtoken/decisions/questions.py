@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from semtoken.choices import Reading
 from semtoken.errors import InvalidInputError
-from semtoken.support.inputs import shown, text
+from semtoken.support.inputs import shown, text, whole
 
 MOST_OPTIONS = 255
 """Most options of a choice: the limit of OpenAI's API."""
@@ -154,10 +154,15 @@ class ReadingOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
             raise InvalidInputError(f"'reading' must be 'labels' or 'words', got {shown(self.reading)}.")
-        if self.orders is not None and (
-            isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
-        ):
-            raise InvalidInputError(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
+        if self.orders is None:
+            return
+        try:
+            # a plain number also for one of NumPy's, which JSON does not hold
+            object.__setattr__(self, "orders", whole(self.orders, "orders", low=1))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}."
+            ) from error
 
     def values(self) -> dict[str, Any]:
         """Plain values, as requests and files have them."""
