@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rich.progress import Progress
 
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
+from semtoken.bench.report.table import Table, frame
+from semtoken.cli.bench_compare import rich_table
 from semtoken.cli.run_progress import RunProgress, duration
 from semtoken.methods.table import withdraw
 from tests.bench.runs import start
@@ -150,4 +155,26 @@ def test_progress_is_plain_lines_where_nobody_looks(capsys: pytest.CaptureFixtur
         "m on d: greedy: 200 of 200 questions",
     ]
     assert said[-1].endswith("2.5 a second; whole run 50%, about 80 s left")
-    assert [duration(x) for x in (7.4, 600, 12_000)] == ["7 s", "10 min", "3 h 20 min"]
+    times = {7.4: "7 s", 89: "89 s", 90: "2 min", 600: "10 min", 5369: "89 min", 5371: "1 h 30 min", 12e3: "3 h 20 min"}
+    assert {seconds: duration(seconds) for seconds in times} == times
+
+
+@pytest.mark.parametrize("methods", [1, 2, 5])
+def test_intervals_stand_under_their_values_only_where_the_terminal_is_too_narrow(methods: int) -> None:
+    names = [f"Area {number}" for number in range(methods)]
+    made = Table("t", "T", frame([["STC", *["0.75 [0.50, 1.00]"] * methods]], ["Method", *names]))
+
+    def lines(width: int) -> list[list[str]]:
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(rich_table(made, width))
+        return [re.split(" {2,}", line.strip()) for line in console.export_text().splitlines() if line.strip(" ─")]
+
+    least = len("Method") + methods * len("[0.50, 1.00]") + 3 * (methods + 1) - 1
+    shown = {width: lines(width) for width in range(least, 120)}
+    for width, (header, first, *more) in shown.items():
+        wide = first == ["STC", *["0.75 [0.50, 1.00]"] * methods]
+        assert wide or (header[0], first[0], len(more)) == ("Method", "STC", 1), (
+            width
+        )  # never broken inside an interval
+    assert [len(one) for one in shown.values()] == sorted((len(one) for one in shown.values()), reverse=True)
+    assert (len(shown[least]), len(shown[119])) == (3, 2)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,11 +65,15 @@ def command(*arguments: object) -> Result:
     return invoke(["bench", "report", *map(str, arguments)])
 
 
-def test_a_whole_run_by_another_judge(run: Path) -> None:
+def test_a_whole_run_by_another_judge(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     before = contents(run)
     result = command(run, "--n-resamples", 50, "--judge", "others")
     assert result.exit_code == 0, result.output
     assert f"The report is in {run.resolve() / 'report'}" in " ".join(result.stderr.split())
+    header, row = (re.split(" {2,}", line.rsplit(maxsplit=1)[0]) for line in result.stdout.splitlines()[-2:])
+    assert header[:5] == ["Model", "Data set", "Questions", "Accuracy", "Best AUROC"]
+    assert row == ["tiny", "questions", "7", "57.1%", "Sequence probability 0.750", "0.250"]  # and seconds
     (cell,) = collect(run).cells
     with (run / "report/csv/figures.csv").open() as file:
         rows = {(r["table"], r["setting"], r["metric"]): r["value"] for r in csv.DictReader(file)}

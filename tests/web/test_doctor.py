@@ -325,11 +325,11 @@ class TestCommand:
         return lambda *args: invoke(["doctor", "--base-url", *map(str, args)])
 
     def test_table(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor(sick(gives_ids=True), "--tokenizer", "almanac")
+        address = sick(gives_ids=True)
+        result = doctor(address, "--tokenizer", "almanac")
         assert result.exit_code == 0, result.output
-        for words in ("/chat/completions", "20", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
-            assert words in result.stdout
-        assert "✓ /chat/completions gives 20 log-probabilities per token" in result.stdout
+        shown = [line.rstrip() for line in result.stdout.replace(address, "ADDRESS").splitlines()]
+        assert shown == Path(__file__).with_name("diagnosis.txt").read_text("utf-8").splitlines()
 
     @pytest.mark.parametrize(
         "path",

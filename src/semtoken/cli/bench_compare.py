@@ -157,16 +157,23 @@ def _show(made: BenchReport) -> None:
 
 def rich_table(table: Table, width: int) -> Any:
     """A table of a report for a terminal of `width` columns: intervals under their values where that is narrow."""
+    from rich.console import Console
+
+    beside = _with_intervals(table, " ")
+    needed = Console(width=10_000).measure(beside).maximum  # in a terminal where any table fits
+    return beside if needed <= width else _with_intervals(table, "\n")
+
+
+def _with_intervals(table: Table, between: str) -> Any:
+    """The table with a text between each value and its interval."""
     from rich import box
     from rich.table import Column
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = [[(entry.text, entry.detail) for entry in row] for _, group in table.groups for row in group]
-    widest = [max(len(f"{text} {detail}") for text, detail in column) for column in zip(*rows, strict=True)]
-    between = " " if sum(widest) + 2 * len(widest) <= width else "\n"
     columns = (Column(name, justify=side) for name, side in zip(table.header, table.alignments, strict=True))
     shown = RichTable(*columns, box=box.SIMPLE, pad_edge=False)
-    for row in rows:
-        shown.add_row(*(Text(f"{text}{between}{detail}".rstrip()) for text, detail in row))
+    for _, group in table.groups:
+        for row in group:
+            shown.add_row(*(Text(f"{entry.text}{between}{entry.detail}".rstrip()) for entry in row))
     return shown
