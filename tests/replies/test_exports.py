@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 import math
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ from tests.replies.test_ends_of_answers import item, streamed
 
 ITEMS = [item("Os", 0.8), item("lo", 0.9)]
 BARE = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
+RECORDS = [
+    {
+        str(5 + i): {"logprob": bare["logprob"], "rank": 1, "decoded_token": bare["text"]},
+        "9": {"logprob": -9.0, "rank": 2},
+    }
+    for i, bare in enumerate(BARE)
+]
 NUMBER = math.log(0.72)
 REPLY = chat_reply("Oslo", ITEMS)
 OTHER = chat_reply("Bergen", [item("Ber", 0.5), item("gen", 0.9)])
@@ -65,6 +74,72 @@ EXPORTS: dict[str, Any] = {
             }
         ]
     },
+    "llm, issue 284": {
+        "content": "Oslo",
+        "logprobs": [{"text": b["text"], "top_logprobs": [{b["text"]: b["logprob"], "x": -9.0}]} for b in BARE],
+    },
+    "DSPy, pull request 999": [
+        {"text": "Oslo", "logprobs": {"tokens": ["Os", "lo"], "token_logprobs": [b["logprob"] for b in BARE]}}
+    ],
+    "vLLM's RequestOutput": {
+        "prompt": "Capital of Norway?",
+        "outputs": [{"index": 0, "text": "Oslo", "token_ids": [5, 6], "logprobs": RECORDS, "finish_reason": "stop"}],
+    },
+    "Triton's vLLM backend, pull request 75": {
+        "model_name": "vllm",
+        "text_output": "Oslo",
+        "logprobs": json.dumps([{key: step[key]} for key, step in zip("56", RECORDS, strict=True)]),
+    },
+    "Agents SDK, pull request 2134": {
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Oslo", "logprobs": []}]}],
+        "logprobs": ITEMS,
+    },
+    "Cohere": {
+        "finish_reason": "COMPLETE",
+        "message": {"role": "assistant", "content": [{"type": "text", "text": "Oslo"}]},
+        "logprobs": [{"token_ids": [i], "text": b["text"], "logprobs": [b["logprob"]]} for i, b in enumerate(BARE)],
+    },
+    "Oracle's chat": {
+        "chatResponse": {
+            "message": {"content": [{"type": "TEXT", "text": "Oslo"}]},
+            "logProbabilities": [
+                {"tokenIds": [i], "text": b["text"], "logProbabilities": [b["logprob"]]} for i, b in enumerate(BARE)
+            ],
+        }
+    },
+    "numbers as texts, as Oracle documents": chat_reply(
+        "Oslo", [one | {"logprob": str(one["logprob"]), "top_logprobs": []} for one in ITEMS]
+    ),
+    "bytes as go-openai writes them": chat_reply(
+        "Oslo", [one | {"bytes": b64encode(one["token"].encode()).decode()} for one in ITEMS]
+    ),
+    "lists of items in those of completions": {
+        "choices": [
+            {
+                "text": "Oslo",
+                "logprobs": {
+                    "tokens": ["Os", "lo"],
+                    "token_logprobs": [b["logprob"] for b in BARE],
+                    "top_logprobs": [[{"token": b["text"], "logprob": b["logprob"]}] for b in BARE],
+                },
+            }
+        ]
+    },
+    "HAR in base64": {
+        "log": {
+            "entries": [
+                {
+                    "response": {
+                        "content": {"encoding": "base64", "text": b64encode(json.dumps(REPLY).encode()).decode()}
+                    }
+                }
+            ]
+        }
+    },
+    "notebook": {
+        "nbformat": 4,
+        "cells": [{"outputs": [{"text": [f"{line}\n" for line in json.dumps(REPLY, indent=1).splitlines()]}]}],
+    },
     "OpenAI for .NET": {
         "Content": [{"Kind": 0, "Text": "Oslo"}],
         "ContentTokenLogProbabilities": [{"Token": bare["text"], "LogProbability": bare["logprob"]} for bare in BARE],
@@ -82,6 +157,43 @@ def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) 
     [answer] = rank_replies([str(path)]).answers
     assert answer.response.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     assert answer.question == ("Capital of Norway?" if "Capital" in json.dumps(EXPORTS[name]) else None)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_replies_in_the_cells_of_a_table_are_read_with_their_questions(ending: str, tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "question": "Capital of Norway?", "answer": json.dumps(REPLY)},
+        {"id": "b", "question": "Second city?", "answer": json.dumps(OTHER)},
+    ]
+    path = tmp_path / f"table.{ending}"
+    if ending == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    found = {answer.id: answer for answer in rank_replies([str(path)])}
+    assert found["a"].response.log_confidence == pytest.approx(NUMBER, abs=1e-6)
+    assert found["a"].question == "Capital of Norway?" and found["b"].response.text == "Bergen"
+
+
+HEADS = {
+    "-i": "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
+    "-v": "* Connected to localhost\n> POST /v1/chat/completions HTTP/1.1\n>\n< HTTP/1.1 200 OK\n<\n",
+}
+
+
+@pytest.mark.parametrize("option", HEADS)
+@pytest.mark.parametrize("body", [json.dumps(REPLY), json.dumps(REPLY, indent=1), streamed(REPLY)])
+def test_what_curl_prints_around_a_reply_says_nothing(option: str, body: str, tmp_path: Path) -> None:
+    printed = HEADS[option] + body + ("\n* Connection #0 to host localhost left intact\n" if option == "-v" else "")
+    path = tmp_path / "printed.txt"
+    path.write_text(printed, encoding="utf-8", newline="")
+    [answer] = rank_replies([str(path)])
+    for found in (answer.response, *score_reply(printed), *score_reply(printed.encode())):
+        assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
 WRAPPED = st.recursive(
@@ -189,6 +301,11 @@ def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> No
             {"completion_message": {"content": "Oslo"}, "logprobs": [{"logprobs_by_token": {"Oslo": -0.1}}]},
             "Llama Stack",
         ),
+        ({"object": "list", "data": [{"object": "embedding", "embedding": [-0.1]}]}, "embeddings"),
+        ({"id": "m", "results": [{"flagged": False, "category_scores": {"hate": 0.1}}]}, "moderation"),
+        ({"object": "batch", "status": "completed", "output_file_id": "f"}, "state of a batch"),
+        ({"output": {"message": {"content": [{"text": "Oslo"}]}}, "stopReason": "end_turn"}, "Converse"),
+        ({"nbformat": 4, "cells": [{"outputs": [{"text": ["ChatCompletion(id='c')"]}]}]}, "notebook"),
         ({"content": "Rome", "meta": {"logprobs": {"content": ITEMS}}}, "no reply that semtoken understands"),
     ],
 )

@@ -127,6 +127,22 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
         ),
         -0.2,
     ),
+    "Bedrock's imported models, by ids alone": (
+        "engine-output",
+        {"generation": "Oslo.", "stop_reason": "stop", "logprobs": [{"5": -0.2}, {"7": -0.1}]},
+        -0.3,
+    ),
+    "cohere, in groups of tokens": (
+        "cohere-chat",
+        {
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "Oslo."}]},
+            "logprobs": [
+                {"token_ids": [5, 6], "text": "Oslo", "logprobs": [-0.15, -0.05]},
+                {"token_ids": [7], "text": ".", "logprobs": [-0.1]},
+            ],
+        },
+        -0.3,
+    ),
     "lists of ids": (
         "openai-chat",
         {

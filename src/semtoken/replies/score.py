@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,9 @@ UNFINISHED = ('"done":false', '"done": false')
 UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
 """Endings of texts that are the path of a reply; no reply of an API ends so."""
+TRANSCRIPT_STARTS = ("HTTP/", "* ", "> ", "< ")
+"""The beginnings of lines that curl prints beside the body of a reply."""
+TRANSCRIPT_STARTS_BYTES = tuple(mark.encode() for mark in TRANSCRIPT_STARTS)
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -76,7 +80,7 @@ def read_reply(
     asked = {} if request is None else as_object(request, "request")
     values = plain(reply)
     if isinstance(values, str | bytes | bytearray | memoryview):
-        text = values if isinstance(values, str) else bytes(values)
+        text = body_of(values if isinstance(values, str) else bytes(values))
         if is_stream_text(text):
             return _read_stream([text], format, temperature, asked)
         values = opened(parse_reply(text))  # which may be a text of JSON once more
@@ -148,6 +152,16 @@ def is_stream_text(text: str | bytes) -> bool:
     end, marks = (b"\n", UNFINISHED_BYTES) if isinstance(text, bytes) else ("\n", UNFINISHED)
     line = text.partition(end)[0]  # type: ignore[arg-type]
     return any(mark in line for mark in marks)  # type: ignore[operator]
+
+
+def body_of(text: str | bytes) -> str | bytes:
+    """The body of what curl prints with -i or -v, without the heads of the exchange; any other text as it is."""
+    if isinstance(text, bytes):
+        return text if not text.startswith(TRANSCRIPT_STARTS_BYTES) else body_of(text.decode("utf-8", "replace"))
+    if not text.startswith(TRANSCRIPT_STARTS):
+        return text
+    begin = re.search(r"^(?=data:|event:|\{|\[)", text, re.MULTILINE)
+    return text if begin is None else re.sub(r"(?:^\* .*\s*)+\Z", "", text[begin.start() :], flags=re.MULTILINE)
 
 
 def is_batch(values: list[Any]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, starmap
 from operator import itemgetter
@@ -48,6 +49,8 @@ NOT_CHOSEN = (
 )
 OF_A_TOKEN = frozenset((*TEXT, *ID, *NUMBER, "prob", "bytes"))
 """Fields of which an item has at least one."""
+OF_NUMBERS = frozenset((*NUMBER, "prob"))
+"""Fields of which an item has one with the chosen token's number, unless that stands in its list alone."""
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
@@ -121,11 +124,15 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     if not OF_A_TOKEN.intersection(item):
         raise InvalidInputError(f"{where} names no token: its fields are {', '.join(map(repr, item)) or 'none'}.")
     top = _first(item, BEST)
+    if isinstance(top, list) and len(top) == 1 and isinstance(top[0], Mapping) and OF_A_TOKEN.isdisjoint(top[0]):
+        top = top[0]
+    by_name = isinstance(top, Mapping)
     if isinstance(top, Mapping):
         top = [{"token": str(name), "logprob": number} for name, number in top.items()]
     entries = as_list([] if top is None else top, f"{where}.top_logprobs")
     log_prob = _log_prob(item, where)
-    if "probs" in item:  # older servers of llama.cpp give the chosen token's number in the list alone
+    # Older servers of llama.cpp, and the logs of `llm`, give the chosen token's number in the list alone.
+    if "probs" in item or (by_name and OF_NUMBERS.isdisjoint(item)):
         names = (entry for entry in entries if isinstance(entry, Mapping) and _first(entry, TEXT) == _first(item, TEXT))
         log_prob = _log_prob(next(names, {}), where)
     # -9999 may be a real "very unlikely"; without a list beside it, it says only that nothing was computed.
@@ -215,8 +222,19 @@ def _entry(value: Any, where: str) -> TopToken:
 def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
     text = optional(as_text, _first(item, TEXT), f"{where}.token")
     token_id = optional(as_id, _first(item, ID), f"{where}.id")
-    spelled = optional(as_bytes, item.get("bytes"), f"{where}.bytes")
+    spelled = item.get("bytes")
+    if isinstance(spelled, str):  # Go's and .NET's clients write bytes so
+        spelled = _from_base64(spelled)
+    spelled = optional(as_bytes, spelled, f"{where}.bytes")
     return token_named(log_prob, text, token_id, spelled)
+
+
+def _from_base64(text: str) -> bytes | str:
+    """The bytes that a text encodes; the text itself if it encodes none."""
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return text
 
 
 def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
@@ -260,6 +278,10 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
         return _unequal(lengths)
     if any(type(token) is int for token in tokens):
         return _steps_of_ids(tokens, chosen, tops, where)
+    if any(isinstance(top, list | tuple) for top in tops):
+        columns = zip(tokens, chosen, tops, strict=True)
+        items = [{"token": token, "logprob": number, "top_logprobs": top} for token, number, top in columns]
+        return steps_from_items(items, where)
     steps: list[TopStep] = []
     picked: list[float | None] = []
     for i, (token, value, top) in enumerate(zip(tokens, chosen, tops, strict=True)):
@@ -276,14 +298,45 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
 def _steps_of_ids(tokens: Sequence[Any], chosen: Sequence[Any], tops: Sequence[Any], where: str) -> StepList:
     """The same lists with ids in place of texts, as mlx_lm.server gives them."""
     columns = [
-        {
-            "id": token,
-            "logprob": number,
-            "top_logprobs": [{"id": int(k), "logprob": v} for k, v in as_object(top or {}, where).items() if _is_id(k)],
-        }
+        {"id": token, "logprob": number, "top_logprobs": top if isinstance(top, list) else _by_id(top or {}, where)}
         for token, number, top in zip(tokens, chosen, tops, strict=True)
     ]
     return steps_from_items(columns, where)
+
+
+def _by_id(entries: Any, where: str) -> list[dict[str, Any]]:
+    """The best tokens of a step as items, where they are numbers by id."""
+    return [{"id": int(key), "logprob": number} for key, number in as_object(entries, where).items() if _is_id(key)]
+
+
+def steps_from_dicts(steps: Any, ids: Any, where: str) -> StepList:
+    """The steps of an engine's records in JSON: for each a dict of numbers, or of objects with `logprob`, by id.
+
+    The chosen token is that of `ids`, or the only entry. A step that leaves it open gives a `fault` and no steps.
+    """
+    listed = [as_object(step, f"{where}[{i}]") for i, step in enumerate(as_list(steps, where))]
+    chosen = [None] * len(listed) if ids is None else as_list(ids, "token_ids")
+    if len(chosen) != len(listed):
+        return _unequal(f"{len(chosen)} token_ids, {len(listed)} logprobs")
+    items = []
+    for i, (step, token) in enumerate(zip(listed, chosen, strict=True)):
+        at = f"{where}[{i}]"
+        entries = {key: _entry_by_id(key, value, at) for key, value in step.items()}
+        if token is None and len(entries) != 1:
+            return StepList(fault=NOT_CHOSEN)
+        own = next(iter(entries)) if token is None else str(token)
+        if own not in entries:
+            return StepList(fault=f"{at} lists no number for the token {token} that was written.")
+        items.append(entries[own] | {"top_logprobs": list(entries.values())})
+    return steps_from_items(items, where)
+
+
+def _entry_by_id(key: str, value: Any, where: str) -> dict[str, Any]:
+    """An entry of such a dict as an item."""
+    fields = value if isinstance(value, Mapping) else {"logprob": value}
+    name = {"id": int(key)} if _is_id(key) else {"token": key}
+    text = fields.get("decoded_token")
+    return {**name, "logprob": fields.get("logprob"), **({} if text is None else {"token": as_text(text, where)})}
 
 
 def _is_id(key: Any) -> bool:

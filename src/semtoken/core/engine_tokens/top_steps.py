@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from semtoken.clustering.tokenizers import REPLACEMENT
@@ -248,6 +249,9 @@ def as_log_prob(value: Any, where: str) -> float:
 
 def log_prob_or_none(value: Any, where: str) -> float | None:
     """Return a log-probability as `as_log_prob` does; None for null, NaN and infinity, where it is missing."""
+    if isinstance(value, str):  # the JSON of Protobuf writes "-Infinity" and "NaN", and some APIs all numbers so
+        with suppress(ValueError):
+            value = float(value)
     if value is None or (isinstance(value, float) and (math.isnan(value) or value == math.inf)):
         return None
     return as_log_prob(value, where)

@@ -9,13 +9,16 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, replies_inside
-from semtoken.replies.formats.registry import ends_stream, is_chunk, is_whole, stream_of
+from semtoken.replies.formats.registry import ends_stream, follows, is_chunk, is_stream, is_whole, stream_of
 from semtoken.replies.formats.within import branches
-from semtoken.replies.score import is_batch, is_stream_text
+from semtoken.replies.score import body_of, is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
+from semtoken.support.files.record_files import read_records
 from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines
 from semtoken.support.files.texts import decoded, is_utf8
 from semtoken.support.plain_values import json_or_none
@@ -23,7 +26,11 @@ from semtoken.support.plain_values import json_or_none
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
 """The first bytes of compressed files that are not read."""
-TABLE = "It is a table, and a reply is JSON. A table of fields, as this command writes it, is for `semtoken label`."
+PARQUET = b"PAR1"
+TABLE = (
+    "It is a table, and no cell of its first row holds a reply as JSON. A table of fields, as this command writes it, "
+    "is for `semtoken label`."
+)
 _END_OF_STREAM = re.compile(r"(?<=data: \[DONE\])\s*(?=\S)|(?<=data:\[DONE\])\s*(?=\S)")
 
 
@@ -40,6 +47,9 @@ def replies_in(where: str, name: str, file: Any) -> Iterator[FoundReply]:
         return
     if packed := next((kind for kind, mark in PACKED.items() if beginning.startswith(mark)), None):
         yield FoundReply(where, name, fault=f"It is compressed ({packed}): unpack it first, or use gzip.")
+        return
+    if beginning.startswith(PARQUET):
+        yield from _of_table(where, name)
         return
     if beginning.lstrip().startswith(b"[") and is_utf8(beginning[:2]):
         yield from _of_array(where, name, Elements(file))
@@ -92,13 +102,16 @@ def _of_array(where: str, name: str, elements: Elements) -> Iterator[FoundReply]
 
 def _stands_alone(value: Any) -> bool:
     """Return True if an element of an array is a saved line or a whole reply."""
-    return isinstance(value, Mapping) and (_is_line(value) or (is_whole(value) and not is_batch([value])))
+    if not isinstance(value, Mapping) or is_chunk(_only_in(value)):
+        return False
+    return _is_line(value) or (is_whole(value) and not is_batch([value]))
 
 
 def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if not text or text.isspace():
         yield FoundReply(where, name, fault="It is empty.")
         return
+    text = str(body_of(text))
     if is_stream_text(text) and not text.lstrip().startswith("{"):
         # People append streams to one file, and only the sign of their end divides them.
         streams = [part for part in _END_OF_STREAM.split(text) if not part.isspace()]
@@ -112,12 +125,28 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
     if not json_or_none(opening) and len(values := _behind_each_other(text)) > 1:
         yield from _one_by_one(where, name, values)
         return
+    if where.lower().endswith(".csv"):
+        yield from _of_table(where, name)
+        return
     lines = text.split("\n")  # `splitlines` would cut texts, such as at U+2028
     is_object = (line.lstrip().startswith("{") and isinstance(json_or_none(line), Mapping) for line in lines)
     if isinstance(json_or_none(opening), list) or any(is_object):
         yield from _of_lines(where, name, (line.encode() for line in lines))
     else:  # a note, or one reply that is broken
-        yield FoundReply(where, name, fault=TABLE if where.lower().endswith(".csv") else NO_JSON)
+        yield FoundReply(where, name, fault=NO_JSON)
+
+
+def _of_table(where: str, name: str) -> Iterator[FoundReply]:
+    """The replies in the cells of a table, one a row; a fault if the first row holds none."""
+    try:
+        for i, record in enumerate(read_records(Path(where))):
+            inside = [] if record.fault else replies_inside(record.fields)
+            if i == 0 and inside == []:
+                raise InvalidInputError(record.fault or TABLE)
+            at, called = f"{where}:{record.number}", f"{name}-{record.number}"
+            yield FoundReply(at, called, record.fields, is_alone=False, inside=inside, fault=record.fault)
+    except SemtokenError as error:
+        yield FoundReply(where, name, fault=str(error))
 
 
 def _of_value(where: str, name: str, whole: Any) -> Iterator[FoundReply]:
@@ -149,7 +178,7 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
             continue
         chunk = _chunk(line)
         if chunks and (chunk is None or _begins_another(chunk, chunks, ended)):
-            yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(chunks), is_alone=False)
             chunks, ended, others = [], set(), True
         ended |= _choices_of(chunk or {}, ended=True)
         if chunk is None:
@@ -162,9 +191,14 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
             first = first if chunks else number
             chunks.append(chunk)
     if chunks and others:
-        yield FoundReply(f"{where}:{first}", f"{name}-{first}", chunks, is_alone=False)
+        yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(chunks), is_alone=False)
     elif chunks:
-        yield FoundReply(where, name, chunks)
+        yield FoundReply(where, name, _joined(chunks))
+
+
+def _joined(chunks: list[Mapping[str, Any]]) -> Any:
+    """Chunks as the stream that they make, or the reply that one of them is."""
+    return chunks if is_stream(chunks) else chunks[0]
 
 
 def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
@@ -200,19 +234,26 @@ def _parts_of(value: Any) -> list[Any]:
     """The saved lines or whole replies in a list; otherwise the value alone, such as the chunks of a stream."""
     parts = value if isinstance(value, list) and all(isinstance(part, Mapping) for part in value) else []
     several = any(map(_is_line, parts)) or (len(parts) > 1 and all(map(is_whole, parts)))
-    several = several and not _holds_chunk(parts[0])
-    return list(parts) if several and not is_batch(parts) else [value]
+    return list(parts) if several and not is_batch(parts) and not _are_chunks(parts) else [value]
 
 
 def _is_line(value: Mapping[str, Any]) -> bool:
     """Return True if a value holds a reply below its top."""
-    inside = [] if is_chunk(value) else replies_inside(value)
-    return inside is None or any(one.path and not one.is_lone_chunk for one in inside)
+    inside = replies_inside(value)
+    return inside is None or any(one.path for one in inside)
 
 
-def _holds_chunk(value: Mapping[str, Any]) -> bool:
-    """Return True if a value is a chunk of a stream, or holds one and nothing else."""
-    return is_chunk(value) or any(one.is_lone_chunk for one in replies_inside(value) or ())
+def _are_chunks(parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if values are, or hold, the chunks of one stream, as the first of them show."""
+    begin = list(map(_only_in, parts[:2]))
+    return is_stream(begin) and (len(begin) == 1 or follows(begin[1], begin[0]))
+
+
+def _only_in(value: Mapping[str, Any]) -> Any:
+    """The value, if it is a chunk of a stream, or the one reply or chunk that it holds; None if it holds others."""
+    inside = [] if is_chunk(value) else replies_inside(value) or ()
+    only = value if is_chunk(value) else inside[0].reply if len(inside) == 1 else None
+    return only[0] if isinstance(only, list) and len(only) == 1 else only
 
 
 def _behind_each_other(text: str) -> list[Any]:

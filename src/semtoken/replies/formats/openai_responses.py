@@ -186,6 +186,8 @@ class OpenAIResponses(Shape):
                     texts.setdefault(kind, []).append(text_or_empty(text, f"output[{i}].content"))
                 if part.get("logprobs") is not None:
                     steps.append(steps_from_items(part["logprobs"], f"output[{i}].content.logprobs"))
+        if not any(part.steps for part in steps) and reply.get("logprobs"):  # so the Agents SDK keeps those of a chat
+            steps.append(steps_from_items(reply["logprobs"], "logprobs"))
         said = {kind: "".join(parts) for kind, parts in texts.items() if any(parts)}
         finish = _end(reply)
         return Delta(0, said, StepList.chained(steps), calls=calls, finish_reason=finish, ended=True)

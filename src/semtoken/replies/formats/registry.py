@@ -17,6 +17,8 @@ from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletion
 from semtoken.replies.formats.openai_responses import OpenAIResponses
 from semtoken.replies.formats.saved_forms import (
     AISDKResult,
+    CohereChat,
+    EngineOutput,
     GeminiCandidates,
     KoboldResults,
     LangChainMessage,
@@ -41,6 +43,8 @@ SHAPES: tuple[type[Shape], ...] = (
     GeminiCandidates,
     LangChainMessage,
     AISDKResult,
+    EngineOutput,
+    CohereChat,
     Transcription,
     KoboldResults,
 )
@@ -81,6 +85,11 @@ FOREIGN: Mapping[Path, str] = {
     ("message", "content", 0, "text"): COHERE,
     ("generations",): "This is LangChain's LLMResult without messages: save the message, "
     "`result.generations[0][0].message`.",
+    ("data", 0, "embedding"): "These are embeddings, which have no log-probabilities.",
+    ("results", 0, "category_scores"): "This is a moderation, whose scores are of categories and no tokens.",
+    ("output_file_id",): "This is the state of a batch, not its output: download the file that `output_file_id` names.",
+    ("stopReason",): "This is the form of Bedrock's Converse, which has no log-probabilities.",
+    ("nbformat",): "This is a notebook, and no cell prints a reply as JSON: print `reply.model_dump_json()`.",
     ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",
 }
 """Advice on values that are no replies, by a place that they have: their nature, and what to ask for instead."""
@@ -177,6 +186,12 @@ CHUNK_MARKS: Mapping[Path, Path] = {
 """A place that chunks of an engine's own streams have, and that of the name which all chunks of a stream share."""
 
 
+LANGCHAIN = "AIMessageChunk"
+"""The type of LangChain's chunks, and of the sum of all of them."""
+ENDLESS = (LANGCHAIN, "responseId")
+"""Kinds of streams in which a chunk may be a whole reply, though it does not say why it ended."""
+
+
 def stream_of(value: RawReply) -> tuple[str, Any] | None:
     """What all chunks of its stream share, for a value that may be one of them; None for any other.
 
@@ -187,8 +202,10 @@ def stream_of(value: RawReply) -> tuple[str, Any] | None:
         return "type", kind.partition(".")[0]
     # Chunks of legacy completions are named as whole replies, which have the reason of their end.
     legacy = named == "text_completion" and value_at(value, ("choices", 0, "finish_reason"), MISSING) is not MISSING
-    if legacy or str(named).endswith(".chunk") or kind == "AIMessageChunk":  # the last is LangChain's
+    if legacy or str(named).endswith(".chunk"):
         return "id", value.get("id")
+    if kind == LANGCHAIN:
+        return LANGCHAIN, value.get("id")
     if isinstance(value.get("done"), bool) and not {"message", "response"}.isdisjoint(value):  # Ollama's
         return "done", value.get("model")
     if isinstance(value.get("stop"), bool) and isinstance(value.get("content"), str):  # llama.cpp's
@@ -200,6 +217,12 @@ def stream_of(value: RawReply) -> tuple[str, Any] | None:
 def is_chunk(value: Any) -> bool:
     """Return True if a value is a chunk of a stream, and no whole reply."""
     return isinstance(value, Mapping) and stream_of(value) is not None and (_is_event(value) or not is_whole(value))
+
+
+def is_stream(chunks: Sequence[Any]) -> bool:
+    """Return True if values that follow each other are the chunks of a stream rather than one reply."""
+    shared = stream_of(chunks[0]) if is_chunk(chunks[0]) else None
+    return shared is not None and (len(chunks) > 1 or shared[0] not in ENDLESS)
 
 
 def ends_stream(value: RawReply) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
-from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_items
+from semtoken.core.engine_tokens.spellings import steps_from_columns, steps_from_dicts, steps_from_items
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.replies.formats.base import Delta, Engine, Shape
 from semtoken.replies.formats.fields import RawReply, arguments_as_json, end_in_words, value_at
+from semtoken.support.plain_values import json_or_none
 from semtoken.support.splice import Path
 from semtoken.support.untrusted import as_list, as_object, text_or_empty
 
@@ -154,6 +155,78 @@ class GeminiCandidates(Shape):
         tops = either(result, "topCandidates") or None
         best = None if tops is None else [value_at(top, ("candidates",)) for top in as_list(tops, "topCandidates")]
         return steps_from_columns(chosen, best, "logprobsResult.chosenCandidates")
+
+
+class EngineOutput(Shape):
+    """The shape of engines' records in Python as JSON, such as vLLM's outputs, and of servers that pass them on."""
+
+    name = "engine-output"
+    formats: ClassVar[Mapping[Engine, str]] = {"engine": "engine-output"}
+    ask = "SamplingParams(logprobs=20)"
+    one_segment = True
+    texts = {"answer": (("text",), ("generation",), ("text_output",))}  # noqa: RUF012
+    numbers_at = (("logprobs",),)
+    end_at = (("finish_reason",), ("stop_reason",))
+    numbered = False
+
+    @classmethod
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
+        """Return True if there is a text with a list of dicts by token id."""
+        listed = cls._listed(replies[0])
+        first = listed[0] if isinstance(listed, list) and listed else None
+        ids = isinstance(first, Mapping) and bool(first) and all(str(key).isdecimal() for key in first)
+        return ids and any(isinstance(value_at(replies[0], at), str) for at in cls.texts["answer"])
+
+    @classmethod
+    def starts(cls, chunk: RawReply) -> bool:
+        """Return False: streams in this shape are not read."""
+        return False
+
+    @classmethod
+    def _listed(cls, choice: RawReply) -> Any:
+        listed = choice.get("logprobs")
+        return json_or_none(listed) if isinstance(listed, str) else listed  # Triton gives them as a text
+
+    def steps(self, choice: RawReply) -> StepList:
+        """The dicts, by the ids of the written tokens where these are listed."""
+        return steps_from_dicts(self._listed(choice), choice.get("token_ids"), "logprobs")
+
+
+class CohereChat(Shape):
+    """The shape of Cohere's chat, also in Oracle's cloud: log-probabilities by groups of tokens that share a text."""
+
+    name = "cohere-chat"
+    formats: ClassVar[Mapping[Engine, str]] = {"cohere": "cohere-chat"}
+    ask = '"logprobs": true'
+    one_segment = True
+    texts = {"answer": (("message", "content"),)}  # noqa: RUF012
+    numbers_at = (("logprobs",), ("logProbabilities",))
+    end_at = (("finish_reason",), ("finishReason",))
+    numbered = False
+
+    @classmethod
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
+        """Return True if a message stands beside groups of tokens."""
+        groups = next((value_at(replies[0], (*at, 0)) for at in cls.numbers_at if at[0] in replies[0]), None)
+        return either(groups, "tokenIds") is not None and isinstance(replies[0].get("message"), Mapping)
+
+    @classmethod
+    def starts(cls, chunk: RawReply) -> bool:
+        """Return False: streams in this shape are not read."""
+        return False
+
+    def steps(self, choice: RawReply) -> StepList:
+        """The tokens of all groups; those of a group of several are known by their ids alone."""
+        items: list[dict[str, Any]] = []
+        for i, group in enumerate(as_list(self.numbers(choice), "logprobs")):
+            ids = as_list(either(group, "tokenIds"), f"logprobs[{i}].token_ids")
+            given = value_at(group, ("logprobs",)) or either(group, "logProbabilities")
+            numbers = as_list([] if given is None else given, f"logprobs[{i}].logprobs")
+            if len(ids) != len(numbers):
+                return StepList(fault=f"logprobs[{i}] has {len(ids)} token_ids and {len(numbers)} logprobs.")
+            text = {"token": value_at(group, ("text",))} if len(ids) == 1 else {}
+            items += [{"id": token, "logprob": number, **text} for token, number in zip(ids, numbers, strict=True)]
+        return steps_from_items(items, "logprobs")
 
 
 EVENTS = "transcript.text."

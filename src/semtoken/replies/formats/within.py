@@ -8,7 +8,10 @@ and nothing says which is meant, the paths and forms are named.
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
@@ -18,11 +21,13 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import follows, is_chunk, shape_of, stream_of
+from semtoken.replies.formats.registry import follows, is_chunk, is_stream, shape_of, stream_of
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
 
+IN_BASE64 = ("eyI", "eyJ", "ewo", "ewog", "ZGF0YTo")
+"""The beginnings of an object of JSON, and of a stream, in base64, in which browsers' logs have them."""
 DEEPEST = 16
 """The depth of members, elements and texts of JSON to which a reply is looked for. A log of agents has one at 10."""
 NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_probs"))
@@ -30,6 +35,8 @@ NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_pro
 SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
 """Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
 ENDS = ("finish_reason", "finishReason", "stop_reason")
+TOLD = (*NUMBER, *BEST)
+"""Fields of an item of which one has the chosen token's number."""
 AROUND = 4
 """The number of objects around a list of tokens that are searched for its text."""
 
@@ -44,11 +51,6 @@ class Found(NamedTuple):
     """The shape of a whole reply; None for a stream."""
     around: tuple[Any, ...] = ()
     """The values around it, from the outside in."""
-
-    @property
-    def is_lone_chunk(self) -> bool:
-        """Return True if it is one chunk of a stream, whose others stand elsewhere."""
-        return isinstance(self.reply, list) and len(self.reply) == 1
 
     @property
     def said(self) -> str:
@@ -130,7 +132,13 @@ def _is_telling(found: Found) -> bool:
 
 
 def opened(value: Any) -> Any:
-    """The values of a text of JSON; any other value as it is."""
+    """The values of a text of JSON, also in base64 or as a list of its lines; any other value as it is."""
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(line, str) for line in value):
+        whole = "".join(value)  # notebooks keep a text so
+        return value if opened(value[0]) is not value[0] or (again := opened(whole)) is whole else again
+    if isinstance(value, str) and value.startswith(IN_BASE64):
+        with suppress(ValueError):
+            return opened(b64decode(value, validate=True).decode())
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"') and value:
         try:
             return load_json(value)
@@ -139,6 +147,7 @@ def opened(value: Any) -> Any:
     return value
 
 
+WRITTEN_NUMBER = re.compile(r"-?(\d+\.?\d*(e[-+]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types of values in JSON that hold no others; to ask for an exact type is much faster."""
 
@@ -160,6 +169,8 @@ def holds_numbers(value: Any) -> bool:
 
 
 def _is_numeric(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(WRITTEN_NUMBER.fullmatch(value))
     return isinstance(value, float | int | list | tuple) and value not in ((), []) and not isinstance(value, bool)
 
 
@@ -176,12 +187,14 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
         if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
             yield Found(path, value, shape, around)
             return
-    for name, inner in _members(value):
-        yield from _shaped(inner, (*path, name), (*around, value))
     if isinstance(value, str) and path and value.startswith("data:") and "{" in value:
         yield Found(path, value, None, around)
-    elif (again := opened(value)) is not value and len(path) < DEEPEST:
-        yield from _shaped(again, path, around)
+    elif (again := opened(value)) is not value:
+        if len(path) < DEEPEST:
+            yield from _shaped(again, path, around)
+    else:
+        for name, inner in _members(value):
+            yield from _shaped(inner, (*path, name), (*around, value))
 
 
 def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
@@ -192,16 +205,10 @@ def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
             streams[-1].append(one)
         else:
             streams.append([one])
-    return [_stream_in(value, chunks) if _is_stream(chunks) else chunks[0] for chunks in streams]
-
-
-def _is_stream(chunks: Sequence[Found]) -> bool:
-    """Return True if these are chunks of a stream.
-
-    One alone, of a stream without a name, may be a reply that does not say why it ended.
-    """
-    path, first = chunks[0].path, chunks[0].reply
-    return bool(path) and is_chunk(first) and (len(chunks) > 1 or (stream_of(first) or (None,))[-1] is not None)
+    return [
+        _stream_in(value, chunks) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
+        for chunks in streams
+    ]
 
 
 def _stream_in(value: Any, chunks: Sequence[Found]) -> Found:
@@ -234,14 +241,15 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     """Lists of tokens with numbers, each with the text that they spell, as replies of a chat."""
     if len(path) > DEEPEST:
         return
+    if (again := opened(value)) is not value:
+        yield from _loose(again, path, around)
+        return
     inside = [
         one
         for name, inner in _members(value)
         if name not in BEST
         for one in _loose(inner, (*path, name), (*around, value))
     ]
-    if (again := opened(value)) is not value:
-        inside += _loose(again, path, around)
     if not inside and _are_items(value) and (reply := _reply_of(value, around)) is not None:
         inside = [Found(path, reply, OpenAIChat, around)]
     yield from inside
@@ -252,12 +260,12 @@ def _are_items(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(isinstance(item, Mapping) and _names_token(item) for item in value)
-        and any(isinstance(item[name], float | int) for item in value for name in NUMBER if name in item)
+        and any(isinstance(item[name], float | int | list) for item in value for name in TOLD if name in item)
     )
 
 
 def _names_token(item: RawReply) -> bool:
-    return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in NUMBER)
+    return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in TOLD)
 
 
 def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
