@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +37,7 @@ FILE_ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
 TRANSCRIPT_STARTS = ("HTTP/", "* ", "> ", "< ")
 """The beginnings of lines that curl prints beside the body of a reply."""
 TRANSCRIPT_STARTS_BYTES = tuple(mark.encode() for mark in TRANSCRIPT_STARTS)
+BODY_STARTS = ("data:", "event:", "{", "[")
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -160,8 +160,11 @@ def body_of(text: str | bytes) -> str | bytes:
         return text if not text.startswith(TRANSCRIPT_STARTS_BYTES) else body_of(text.decode("utf-8", "replace"))
     if not text.startswith(TRANSCRIPT_STARTS):
         return text
-    begin = re.search(r"^(?=data:|event:|\{|\[)", text, re.MULTILINE)
-    return text if begin is None else re.sub(r"(?:^\* .*\s*)+\Z", "", text[begin.start() :], flags=re.MULTILINE)
+    lines = text.splitlines(keepends=True)
+    begin = next((i for i, line in enumerate(lines) if line.startswith(BODY_STARTS)), 0)
+    while len(lines) > begin and lines[-1].startswith("* "):  # the end of the connection
+        del lines[-1]
+    return "".join(lines[begin:])
 
 
 def is_batch(values: list[Any]) -> bool:
