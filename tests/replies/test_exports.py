@@ -22,7 +22,7 @@ from tests.replies.made import chat_reply
 from tests.replies.test_ends_of_answers import item, streamed
 
 ITEMS = [item("Os", 0.8), item("lo", 0.9)]
-BARE = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
+BARE: list[dict[str, Any]] = [{"text": "Os", "logprob": math.log(0.8)}, {"text": "lo", "logprob": math.log(0.9)}]
 RECORDS = [
     {
         str(5 + i): {"logprob": bare["logprob"], "rank": 1, "decoded_token": bare["text"]},
@@ -113,6 +113,18 @@ EXPORTS: dict[str, Any] = {
     "bytes as go-openai writes them": chat_reply(
         "Oslo", [one | {"bytes": b64encode(one["token"].encode()).decode()} for one in ITEMS]
     ),
+    "llama.cpp's server, issue 6423": {
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Oslo"}}],
+        "completion_probabilities": [
+            {"content": b["text"], "probs": [{"tok_str": b["text"], "prob": math.exp(b["logprob"])}]} for b in BARE
+        ],
+    },
+    "columns beside an answer": {
+        "question": "Capital of Norway?",
+        "answer": "Oslo",
+        "tokens": ["Os", "lo"],
+        "logprobs": [b["logprob"] for b in BARE],
+    },
     "lists of items in those of completions": {
         "choices": [
             {

@@ -345,8 +345,9 @@ def _lacking(choice: ReplyChoice, kind: SegmentKind) -> str:
     held = [segment.kind for segment in choice.segments]
     if not held:
         return f"has no {kind} to score: it holds nothing."
-    other = f"`score_reply(..., segment={held[-1]!r})`"
-    return f"has no {kind} to score: it holds {' and '.join(held)}. In Python {other} scores that."
+    said = f"has no {kind} to score: it holds {' and '.join(held)}."
+    scored = [segment.kind for segment in choice.segments if segment.problem is None]
+    return f"{said} In Python `score_reply(..., segment={scored[-1]!r})` scores that." if scored else said
 
 
 def _require_same_text(result: ScoredAnswer, part: Segment, scorer: Scorer) -> None:

@@ -33,6 +33,7 @@ ITEM_LISTS: Mapping[str, SegmentKind] = {
     "refusal": "refusal",
     "reasoning_content": "reasoning",
 }
+STEPS_BESIDE = "completion_probabilities"
 NOTICED = ("id", "object", "created", "model")
 
 
@@ -63,6 +64,8 @@ class Choices(Shape):
 
     _choice_fields: Set[str] = frozenset()
     """Fields of choices that have been seen."""
+    _beside: Any = None
+    """Items beside the choices: llama.cpp's server gave those of a chat so until the end of 2024."""
     _logprobs: Mapping[str, Any] | None = None
     """The log-probabilities of the first choice that has any."""
 
@@ -106,7 +109,7 @@ class Choices(Shape):
         if "timings" in reply:  # llama-server's; the usage goes before it
             self.counted = fields.count_at(reply, "timings", "predicted_n") or self.counted
         super().note(reply)
-        choices = reply.get("choices")
+        choices, self._beside = reply.get("choices"), reply.get(STEPS_BESIDE)
         if choices and isinstance(reply.get("id"), str) and reply["id"]:
             self.ids[reply["id"]] += 1
         self.fields.update([name for name, value in reply.items() if value is not None or name in VLLM_FIELDS])
@@ -120,7 +123,10 @@ class Choices(Shape):
 
     def steps(self, choice: RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
-        return self.steps_in(_logprobs_of(choice), "logprobs")
+        logprobs = _logprobs_of(choice)
+        if not logprobs and self._beside:
+            return self.steps_of_items(self._beside, STEPS_BESIDE)
+        return self.steps_in(logprobs, "logprobs")
 
     @property
     def engine(self) -> Engine:

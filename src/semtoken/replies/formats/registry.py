@@ -51,7 +51,10 @@ SHAPES: tuple[type[Shape], ...] = (
 """The shapes of this package; `known_shapes()` has those of installed packages, too."""
 
 
-LOOSE = "This is a part of a reply: save the whole, with its `choices`, or give its items to `score_logprobs`."
+LOOSE = (
+    "This is a part of a reply, or no text beside the tokens is what they spell: save the whole, with its `choices`, "
+    "or give its items to `score_logprobs`."
+)
 OBJECT = (
     "This is an object of an engine in Python (vLLM, lmdeploy): give its `logprobs` to `score_logprobs` where it "
     "is made, or save the replies of the engine's server."
@@ -167,6 +170,13 @@ def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
     return next((shape for shape in known_shapes() if shape.detects(replies)), None)
 
 
+def form_of(value: RawReply) -> tuple[bool, type[Shape] | None]:
+    """Whether a value is only a chunk; and the shape of a reply by its fields, None if it has none of the known
+    ones.
+    """
+    return is_chunk(value), shape_of([value])
+
+
 def is_whole(value: RawReply) -> bool:
     """Return True if it is a reply whose choices have all ended."""
     shape = shape_of([value])
@@ -210,7 +220,8 @@ def stream_of(value: RawReply) -> tuple[str, Any] | None:
         return "done", value.get("model")
     if isinstance(value.get("stop"), bool) and isinstance(value.get("content"), str):  # llama.cpp's
         return "stop", value.get("id_slot", 0)
-    found = (at for mark, at in CHUNK_MARKS.items() if value_at(value, mark, MISSING) is not MISSING)
+    own = (one for one in CHUNK_MARKS.items() if one[0][0] in value)  # mostly the first name decides
+    found = (at for mark, at in own if value_at(value, mark, MISSING) is not MISSING)
     return next(((dotted(at), value_at(value, at) if at else 0) for at in found), None)
 
 

@@ -208,7 +208,8 @@ class CohereChat(Shape):
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Return True if a message stands beside groups of tokens."""
         groups = next((value_at(replies[0], (*at, 0)) for at in cls.numbers_at if at[0] in replies[0]), None)
-        return either(groups, "tokenIds") is not None and isinstance(replies[0].get("message"), Mapping)
+        is_group = isinstance(groups, Mapping) and either(groups, "tokenIds") is not None
+        return is_group and isinstance(replies[0].get("message"), Mapping)
 
     @classmethod
     def starts(cls, chunk: RawReply) -> bool:

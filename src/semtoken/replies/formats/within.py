@@ -21,7 +21,7 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import follows, is_chunk, is_stream, shape_of, stream_of
+from semtoken.replies.formats.registry import follows, form_of, is_stream, stream_of
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
@@ -51,6 +51,8 @@ class Found(NamedTuple):
     """The shape of a whole reply; None for a stream."""
     around: tuple[Any, ...] = ()
     """The values around it, from the outside in."""
+    is_chunk: bool = False
+    """Whether it is a chunk of a stream, alone."""
 
     @property
     def said(self) -> str:
@@ -179,10 +181,10 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if len(path) > DEEPEST:
         return
     if isinstance(value, Mapping):
-        if path and is_chunk(value):
-            yield Found(path, value, shape_of([value]), around)
+        is_chunk, shape = form_of(value)
+        if path and is_chunk:
+            yield Found(path, value, shape, around, is_chunk=True)
             return
-        shape = shape_of([value])
         # Below the top, loose marks such as a `text` beside `logprobs` could be those of anything.
         if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
             yield Found(path, value, shape, around)
@@ -199,6 +201,8 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
 
 def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
     """The replies with chunks of one stream, which follow each other, as one reply."""
+    if not any(one.is_chunk for one in found):
+        return list(found)
     streams: list[list[Found]] = []
     for one in found:
         if streams and follows(one.reply, streams[-1][-1].reply):
@@ -244,6 +248,9 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if (again := opened(value)) is not value:
         yield from _loose(again, path, around)
         return
+    if (items := _columns(value)) and (reply := _reply_of(items, (*around, value))) is not None:
+        yield Found(path, reply, OpenAIChat, (*around, value))
+        return
     inside = [
         one
         for name, inner in _members(value)
@@ -253,6 +260,17 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if not inside and _are_items(value) and (reply := _reply_of(value, around)) is not None:
         inside = [Found(path, reply, OpenAIChat, around)]
     yield from inside
+
+
+def _columns(value: Any) -> list[dict[str, Any]]:
+    """The tokens of an object that lists their texts and their numbers apart, as items; none if it does not."""
+    tokens = value.get("tokens") if isinstance(value, Mapping) else None
+    numbers = next((value[name] for name in (*CHOSEN, "logprobs") if name in value), None) if tokens else None
+    if not isinstance(tokens, list) or not isinstance(numbers, list) or len(tokens) != len(numbers):
+        return []
+    if not all(isinstance(token, str) for token in tokens) or not all(map(_is_numeric, numbers)):
+        return []
+    return [{"token": token, "logprob": number} for token, number in zip(tokens, numbers, strict=True)]
 
 
 def _are_items(value: Any) -> bool:
