@@ -20,7 +20,7 @@ from semtoken.replies.checking.ids import identifiers, is_id_name, may_identify
 from semtoken.replies.checking.questions import join_questions
 from tests.cli.run import invoke
 from tests.json_lines import write_lines
-from tests.replies.test_check import reply
+from tests.replies.test_check import SURE, reply
 from tests.rows import each
 
 Line = dict[str, Any]
@@ -244,3 +244,13 @@ def test_replies_that_came_or_went_meanwhile_take_no_questions_of_others(
     monkeypatch.setattr("semtoken.replies.checking.answers.join_questions", after_a_change)
     with pytest.raises(InvalidInputError, match=said):
         rank_replies([str(folder)], questions=asked)
+
+
+def test_a_reply_without_a_question_is_named_and_no_other_gets_one(tmp_path: Path) -> None:
+    """Ids that count from 1 beside ids that count from 0 fit all but once, and every question would be another's."""
+    replies = [{"id": str(i), "response": SURE} for i in range(20)]
+    source = write_lines(tmp_path / "replies.jsonl", replies)
+    asked = write_lines(tmp_path / "questions.jsonl", [{"id": str(i), "question": f"of {i}?"} for i in range(1, 21)])
+    said = r"no question has: 1, such as '0' of .*replies\.jsonl:1\. Add their questions, or leave these"
+    with pytest.raises(InvalidInputError, match=said):
+        rank_replies([str(source)], questions=asked)

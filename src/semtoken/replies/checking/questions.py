@@ -194,7 +194,9 @@ def _refuse_ids(
     unknown = [reply for reply in read if known.isdisjoint((*reply.ids.values(), *reply.own_ids.values(), reply.name))]
     if unknown:
         such = f"such as '{unknown[0].id}' of {unknown[0].where}"
-        raise InvalidInputError(f"{counts}. Replies whose id no question has: {len(unknown):,}, {such}. {HOW}")
+        # Where all but a few ids fit, they may be counters that are off by one: then every question would be another's.
+        how = HOW if len(unknown) == len(read) else "Add their questions, or leave these replies out."
+        raise InvalidInputError(f"{counts}. Replies whose id no question has: {len(unknown):,}, {such}. {how}")
     raise InvalidInputError(
         f"{counts}, and no field has the ids of the questions ('{best.name}') in all replies, each once. {HOW}"
     )
