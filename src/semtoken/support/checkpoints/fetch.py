@@ -51,7 +51,8 @@ def fetch(
 ) -> Path:
     """Make a model of the catalog available on this machine.
 
-    The model's folder appears whole or not at all; an interrupted or damaged download leaves nothing behind.
+    The model's folder appears whole or not at all; an interrupted or damaged download leaves nothing behind, and what a
+    killed one leaves is deleted when the model is fetched again.
 
     Parameters
     ----------
