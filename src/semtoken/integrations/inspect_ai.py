@@ -19,6 +19,7 @@ from semtoken.core.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.core.rules import as_rules
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
+from semtoken.integrations.messages import reply_of
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.replies import score_reply
 from semtoken.support.http_client import HttpClient
@@ -301,19 +302,10 @@ def _block_from_logprobs(
     choice = output.choices[0] if output.choices else None
     if choice is None or choice.logprobs is None:
         return None
-    reply = {
-        "object": "chat.completion",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": choice.message.text},
-                "logprobs": choice.logprobs.model_dump(),
-                # Inspect has names of its own for reasons, and scoring needs to know only whether the answer was cut
-                # off.
-                "finish_reason": "length" if choice.stop_reason == "max_tokens" else "stop",
-            }
-        ],
-    }
+    # Inspect has names of its own for reasons, and scoring needs to know only whether the answer was cut off.
+    end = "length" if choice.stop_reason == "max_tokens" else "stop"
+    calls = [(call.function, call.arguments) for call in choice.message.tool_calls or ()]
+    reply = reply_of(choice.message.text, choice.logprobs.model_dump(), calls, end=end)
     return numbers_of(score_reply(reply, vocabulary, preset, question=question)[0]) | {"method": "top-k"}
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from semtoken.choices import Equality
+from semtoken.choices import Equality, SegmentKind
 from semtoken.core.given_tokens import as_tokens
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.blocks import KEY, numbers_of
 from semtoken.core.rules import as_rules
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
+from semtoken.integrations.messages import reply_of
 from semtoken.replies import score_reply
 
 require_host("langchain")
@@ -33,6 +34,7 @@ def score(
     *,
     equality: Equality | None = None,
     question: str | None = None,
+    segment: SegmentKind = "answer",
 ) -> ScoredAnswer:
     """Score a message of a chat model from the log-probabilities in its metadata.
 
@@ -46,11 +48,13 @@ def score(
         As in `semtoken.score_reply`.
     question
         What was asked, which a message does not say. Without it the explanation says that it is not known.
+    segment
+        As in `semtoken.score_reply`: the text, or with "tool_call" the calls of tools.
 
     Raises
     ------
     InvalidInputError
-        The message brings no log-probabilities.
+        The message brings no log-probabilities, or has no such part.
     BackendError, VocabularyMismatch
         As `semtoken.score_reply`.
     """
@@ -59,15 +63,10 @@ def score(
         raise InvalidInputError(
             "The message has no log-probabilities. Build the model with logprobs=True, top_logprobs=20."
         )
-    reason = message.response_metadata.get("finish_reason") or "stop"
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": message.text},
-        "logprobs": logprobs,
-        "finish_reason": reason,
-    }
-    reply = {"object": "chat.completion", "choices": [choice]}
-    return score_reply(reply, vocabulary, preset, equality=equality, question=question)[0]
+    # Calls whose arguments are no JSON are kept apart; their tokens are among the others.
+    calls = [(call["name"] or "", call["args"] or "") for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    reply = reply_of(message.text, logprobs, calls, end=message.response_metadata.get("finish_reason") or "stop")
+    return score_reply(reply, vocabulary, preset, equality=equality, question=question, segment=segment)[0]
 
 
 def with_uncertainty(

@@ -11,18 +11,27 @@ import numpy as np
 import pytest
 from inspect_ai import Task, eval, score
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    Logprobs,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+)
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
+from inspect_ai.tool import ToolCall
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from semtoken import ScoredModel, TokenClusters, metrics
-from semtoken.integrations.inspect_ai import with_uncertainty
+from semtoken import ScoredModel, TokenClusters, metrics, score_reply
+from semtoken.integrations.inspect_ai import uncertainty_of, with_uncertainty
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
+from tests.integrations.test_messages import CHOICE, REPLY
 from tests.web.servers import running
 
 
@@ -174,3 +183,15 @@ def test_tools_are_refused(questions: list[Question], tmp_path: Path) -> None:
     task = Task(dataset=samples(questions[:1]), solver=[use_tools(think()), generate()], scorer=match())
     [log] = eval(task, model="semtoken/almanac", log_dir=str(tmp_path), display="none")
     assert log.status == "error" and "calls no tools" in log.error.message
+
+
+def test_the_tokens_of_a_call_are_no_part_of_the_answer() -> None:
+    call = ToolCall(id="1", function="weather", arguments={})
+    choice = ChatCompletionChoice(
+        message=ChatMessageAssistant(content="Wait.", tool_calls=[call]),
+        stop_reason="tool_calls",
+        logprobs=Logprobs(content=CHOICE["logprobs"]["content"]),
+    )
+    [expected] = score_reply(REPLY)
+    found = uncertainty_of(ModelOutput(model="m", choices=[choice]))
+    assert found["confidence"] == expected.confidence

@@ -9,11 +9,12 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from semtoken import ScoredModel, TokenClusters
+from semtoken import ScoredModel, TokenClusters, score_reply
 from semtoken.errors import InvalidInputError
 from semtoken.integrations.langchain import score, with_uncertainty
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
+from tests.integrations.test_messages import CHOICE, REPLY
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +48,15 @@ def test_without_log_probabilities_there_is_a_reason(address: str, clusters: Tok
     assert "logprobs=True" in block["reason"] and "sequence_uncertainty" not in block
     with pytest.raises(InvalidInputError, match="logprobs=True"):
         score(AIMessage("Tokyo"), clusters)
+
+
+def test_the_tokens_of_a_call_are_no_part_of_the_answer() -> None:
+    metadata = {"logprobs": CHOICE["logprobs"], "finish_reason": "tool_calls"}
+    call = {"name": "weather", "args": {}, "id": "1"}
+    message = AIMessage("Wait.", tool_calls=[call], response_metadata=metadata)
+    [expected], [of_calls] = score_reply(REPLY), score_reply(REPLY, segment="tool_call")
+    assert score(message).log_confidence == expected.log_confidence
+    assert score(message, segment="tool_call").log_confidence == of_calls.log_confidence
+    bad = {"name": "weather", "args": "{}", "id": "1", "error": "no JSON"}
+    kept_apart = AIMessage("Wait.", invalid_tool_calls=[bad], response_metadata=metadata)
+    assert score(kept_apart).log_confidence == expected.log_confidence
