@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import binom
@@ -70,6 +71,17 @@ def test_an_answer_is_decided_by_its_group() -> None:
     ):
         with pytest.raises(InvalidInputError, match=told):
             GroupThresholds.fit(scores, [1, 0] * 60, groups=groups)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA])
+def test_a_missing_value_of_a_table_is_no_group(missing: object) -> None:
+    """It took its share of delta from the others, and their guarantees held with less confidence."""
+    scores, groups = -np.arange(1, 121) / 50, [missing, *["a"] * 59, *["nan"] * 60]
+    with pytest.raises(InvalidInputError, match="position 0 has no group"):
+        GroupThresholds.fit(scores, [1, 0] * 60, groups=groups)
+    fitted = GroupThresholds.fit(scores[1:], [1] * 119, groups=pd.Series(groups[1:], index=range(500, 381, -1)))
+    assert list(fitted.thresholds) == ["a", "nan"], "the language of that code"
+    assert fitted.decide(-0.1, "nan").action == "answer" and fitted.decide(-0.1, missing).reason == "no_threshold"
 
 
 def test_bands_keep_both_guarantees() -> None:

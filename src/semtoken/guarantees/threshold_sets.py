@@ -22,6 +22,8 @@ from semtoken.support.inputs import listed
 
 MOST_GROUPS = 20
 """Most groups that one fit makes a guarantee for: each of them needs labels of its own."""
+MISSING = ("None", "nan", "NaT", "<NA>")
+"""The missing values of Python, NumPy and pandas, as `str` writes them."""
 Band: TypeAlias = Literal["accept", "look", "discard"]
 
 
@@ -30,7 +32,7 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
 
     `InvalidInputError` if there is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
     """
-    names = [str(group).strip() if group is not None else "" for group in listed(groups, "groups")]
+    names = [_name_of(group) for group in listed(groups, "groups")]
     if len(names) != n:
         raise InvalidInputError(f"There are {n} answers and {len(names)} groups; every answer needs one.")
     if "" in names:
@@ -43,6 +45,13 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
     for place, name in enumerate(names):
         places[name].append(place)
     return places
+
+
+def _name_of(group: Any) -> str:
+    """The name of a group; empty for None, and for the values by which tables say that there is none."""
+    name = str(group).strip()
+    # A text of that spelling is a name: "nan" is the code of a language.
+    return "" if not isinstance(group, str) and name in MISSING else name
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ class GroupThresholds:
 
         It abstains on an answer of a group that was not fitted.
         """
-        threshold = self.thresholds.get(str(group).strip())
+        threshold = self.thresholds.get(_name_of(group))
         if threshold is None:
             note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labeled answers belongs to it."
             return Decision("abstain", "no_threshold", probability_correct, note)
