@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import pytest
 
-from semtoken.guarantees.journal.database import engine_of, url_of
+from semtoken.guarantees.journal.database import JournalError, engine_of, url_of
 from semtoken.guarantees.journal.spool import Spool, check_spool, lines_of
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import PAUSE, JournalWriter, adopt_left_behind, longer_pause
@@ -199,6 +199,37 @@ def somebody_else_writing(journal: Journal) -> Iterator[None]:
         busy.exec_driver_sql("BEGIN IMMEDIATE")
         yield
         busy.exec_driver_sql("ROLLBACK")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("other", [False, True])
+def test_entries_wait_while_the_file_is_gone(tmp_path: Path, apart: bool, other: bool) -> None:
+    """Also while `other` one has taken its place. A server that is started then begins another journal with them."""
+    file, moved = tmp_path / "journal.db", tmp_path / "moved.db"
+    writer = started_on_file(tmp_path, apart=apart)
+    put(writer, range(10))
+    assert writer.flush(30)
+    file.rename(moved)
+    if other:
+        Journal.open(tmp_path / "new.db").close()
+        (tmp_path / "new.db").rename(file)
+    put(writer, range(10, 20))
+    wait_until(lambda: writer.figures.problem is not None, 30)
+    assert "its file was deleted or moved" in str(writer.figures.problem)
+    with pytest.raises(JournalError, match=r"deleted or moved while it was in use\. Put it back, or start again"):
+        writer.journal.newest()
+    assert file.exists() == other and writer.figures.written == 10 and writer.figures.waiting_bytes > 0
+    moved.replace(file)
+    assert writer.flush(30) and writer.figures.written == 20
+    assert sorted(names(writer.journal)) == sorted(f"entry-{i}" for i in range(20))
+
+    file.unlink()
+    put(writer, range(20, 30))
+    writer.close()
+    again = started_on_file(tmp_path)
+    wait_until(lambda: len(names(again.journal)) == 10)
+    assert sorted(names(again.journal)) == sorted(f"entry-{i}" for i in range(20, 30))
+    again.close()
 
 
 def test_what_waits_beyond_the_limit_is_dropped_and_counted(tmp_path: Path) -> None:

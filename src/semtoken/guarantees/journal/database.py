@@ -9,6 +9,7 @@ may be null: it is so in all rows that are there.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -145,6 +146,9 @@ HINTS = {
 """Advice that follows an error of SQLite, by words of its message."""
 
 
+GONE = "its file was deleted or moved while it was in use. Put it back, or start again with a new one"
+
+
 class JournalError(SemtokenError):
     """The journal's database cannot be used: it is not there, is full, or belongs to another release."""
 
@@ -203,6 +207,33 @@ def holds_journal(url: sa.URL) -> bool:
     """
     with database_errors(url):
         return sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).has_table(entries.name)
+
+
+def stay_with_file(engine: sa.Engine) -> None:
+    """Have connections to SQLite use the file that is at its path now, and fail while that is not there.
+
+    SQLite itself goes on writing into a file that was deleted or moved, where nobody finds it, or makes an empty one.
+    It would mix its log with another file that has taken the place.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    file = Path(str(engine.url.database))
+    used = _number_of(file)
+
+    def check(*_: Any) -> None:
+        if used is None or _number_of(file) != used:
+            raise sqlite3.OperationalError(GONE)
+
+    sa.event.listen(engine, "do_connect", check)
+    sa.event.listen(engine, "checkout", check)
+
+
+def _number_of(file: Path) -> int | None:
+    """The number by which its file system knows a file, whatever its name; None if there is no such file."""
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
 
 
 def _as_we_want_sqlite(file: Path, connection: Any, _: Any) -> None:

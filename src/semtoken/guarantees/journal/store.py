@@ -29,6 +29,7 @@ from semtoken.guarantees.journal.database import (
     holds_journal,
     labels,
     settings,
+    stay_with_file,
     upgrade,
     url_of,
     without_password,
@@ -152,6 +153,7 @@ class Journal:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
+        stay_with_file(engine)
 
     @classmethod
     def open(cls, given: str | os.PathLike[str], *, create: bool = True) -> Journal:
