@@ -325,6 +325,17 @@ Journal.open(sys.argv[1])
     assert (tmp_path / "new.db").exists()
 
 
+def test_a_journal_that_was_cut_off_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    Journal.open(path).close()
+    half = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(half)
+    done = invoke(["journal", "show", str(path)])
+    assert done.exit_code == 1 and f"{path} cannot be used: database disk image is malformed" in done.output
+    assert "It is damaged, or a part is missing. Put a copy in its place" in done.output
+    assert path.read_bytes() == half
+
+
 def test_sqlite_has_a_write_ahead_log(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     Journal.open(str(path)).close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -251,3 +252,5 @@ def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> No
         assert exchange(url, "reload").status_code in (400, 404, 405)  # started without a calibrator
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+    copied = shutil.copy(database, tmp_path / "copy.db")  # the file alone, without SQLite's log
+    assert len(entries_of(str(copied))) == len(PLACES)

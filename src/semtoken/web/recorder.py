@@ -85,6 +85,7 @@ def recording(
     finally:
         recorder.watch.stop()
         writer.close()
+        writer.journal.close()  # SQLite then brings its log into the file, which alone may be copied
 
 
 def add_routes(

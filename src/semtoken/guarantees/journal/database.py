@@ -142,6 +142,8 @@ HINTS = {
     "unable to open database file": ". Its file and folder must be writable, to read it, too.",
     "file is not a database": ". It holds something else.",
     "database is locked": ". Another program holds it.",
+    "disk image is malformed": ". It is damaged, or a part is missing. Put a copy in its place; what is left can be "
+    "read with the command .recover of the program sqlite3.",
 }
 """Advice that follows an error of SQLite, by words of its message."""
 

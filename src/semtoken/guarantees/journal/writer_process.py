@@ -155,7 +155,8 @@ def main() -> None:
     with suppress(BrokenPipeError):
         for line in sys.stdin:
             print(json.dumps(_write_and_report(journal, Path(json.loads(line)))), file=answers, flush=True)
-    os._exit(0)  # there is nothing to tidy up, and nobody to read what would be said of a pipe that is gone
+    journal.close()
+    os._exit(0)  # nobody is there to read what would be said of a pipe that is gone
 
 
 def _write_and_report(journal: Journal, file: Path) -> dict[str, Any]:
