@@ -22,7 +22,7 @@ LISTED = 1000
 """More log-probabilities a token than the tiny model has tokens."""
 QUESTIONS = """
 late: {type: predicate, instructions: "Is it late?"}
-tone: {type: choice, instructions: "What is the tone?", choices: [{value: calm}, {value: angry}, {value: sad}]}
+tone: {type: choice, instructions: "What is the tone?", choices: [calm, angry, sad]}
 """
 REWORDED = QUESTIONS.replace("Is it late?", "Does it come too late?").replace("the tone", "its tone")
 

@@ -22,8 +22,8 @@ from semtoken.errors import InvalidInputError
             r"question 'refund': .*'type' is 'boolean', and should be one of 'predicate', 'choice', 'score'",
         ),
         (
-            b"refund: {type: choice, instructions: Which, choices: [a, b]}",
-            r"question 'refund', choice\.choices\.0: Input should be an object",
+            b"refund: {type: choice, instructions: Which, choices: [a, 2]}",
+            r"question 'refund', choice\.choices\.1\.value\.str: Input should be a valid string",
         ),
         (b"refund: yes", r"questions.yaml, question 'refund': .*got bool"),
         (b"refund: {type: \xff}", r"questions.yaml is not YAML: .*"),
@@ -36,6 +36,15 @@ def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_pat
     with pytest.raises(InvalidInputError) as caught:
         read_questions(tmp_path / "questions.yaml")
     assert re.search(said, str(caught.value))
+
+
+def test_the_values_of_choices_may_stand_alone(tmp_path: Path) -> None:
+    short, long = tmp_path / "short.yaml", tmp_path / "long.yaml"
+    short.write_text("tone: {type: choice, instructions: Which, choices: [calm, true]}", encoding="utf-8")
+    long.write_text(
+        "tone: {type: choice, instructions: Which, choices: [{value: calm}, {value: true}]}", encoding="utf-8"
+    )
+    assert read_questions(short) == read_questions(long)
 
 
 def test_items_in_the_place_of_questions_are_known_as_such(tmp_path: Path) -> None:

@@ -103,7 +103,10 @@ def decide_about(
 
 
 def as_question(question: Any, name: Any = None) -> Question:
-    """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format."""
+    """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format.
+
+    Who writes a question by hand may write the values of its choices alone, `["calm", "angry"]`.
+    """
     if isinstance(question, Predicate | Choice | Score):
         return question
     if not isinstance(question, Mapping):
@@ -116,6 +119,9 @@ def as_question(question: Any, name: Any = None) -> Question:
     kind = question.get("type")
     if "criteria" in question or (isinstance(kind, str) and kind == "noul"):
         return systemone.read_question(label or str(name), question)
+    if isinstance(choices := question.get("choices"), list | tuple):
+        written = [choice if isinstance(choice, Mapping) else {"value": choice} for choice in choices]
+        question = {**question, "choices": written}
     return openai.read_question(question, label)
 
 
