@@ -216,17 +216,22 @@ def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
     return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
 
 
-CHUNK_WORDS = (
-    *(b'.chunk"', b'"text_completion"', b'"AIMessageChunk"', b'"done"', b'"stop"', b'"special"', b'"meta_info"'),
-    *(b'"responseId"', b'"response.', b'"transcript.text.'),
+CHUNK_WORDS = tuple(
+    word.encode()
+    for word in (
+        *('.chunk"', '"text_completion"', '"AIMessageChunk"', '"done"', '"special"', '"meta_info"', '"responseId"'),
+        *('"stop":true', '"stop": true', '"stop":false', '"stop": false', '"response.', '"transcript.text.'),
+    )
 )
-"""Texts of which the line of a chunk has one."""
+"""Texts of which the line of a chunk has one, near its beginning or its end."""
+EDGE = 4_000
 
 
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
     """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
     # Looking for the words is many times as fast as parsing, and most lines are no chunks.
-    value = json_or_none(line) if any(word in line for word in CHUNK_WORDS) else None
+    edges = line if len(line) <= 2 * EDGE else line[:EDGE] + line[-EDGE:]
+    value = json_or_none(line) if any(word in edges for word in CHUNK_WORDS) else None
     return value if isinstance(value, Mapping) and stream_of(value) is not None else None
 
 

@@ -198,7 +198,8 @@ CHUNK_MARKS: Mapping[Path, Path] = {
 
 LANGCHAIN = "AIMessageChunk"
 """The type of LangChain's chunks, and of the sum of all of them."""
-ENDLESS = (LANGCHAIN, "responseId")
+LEGACY = "text_completion"
+ENDLESS = (LANGCHAIN, LEGACY, "responseId")
 """Kinds of streams in which a chunk may be a whole reply, though it does not say why it ended."""
 
 
@@ -211,8 +212,9 @@ def stream_of(value: RawReply) -> tuple[str, Any] | None:
     if isinstance(kind, str) and kind.startswith(EVENT_STREAMS):
         return "type", kind.partition(".")[0]
     # Chunks of legacy completions are named as whole replies, which have the reason of their end.
-    legacy = named == "text_completion" and value_at(value, ("choices", 0, "finish_reason"), MISSING) is not MISSING
-    if legacy or str(named).endswith(".chunk"):
+    if named == LEGACY and value_at(value, ("choices", 0, "finish_reason"), MISSING) is not MISSING:
+        return LEGACY, value.get("id")
+    if str(named).endswith(".chunk"):
         return "id", value.get("id")
     if kind == LANGCHAIN:
         return LANGCHAIN, value.get("id")
