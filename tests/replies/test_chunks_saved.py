@@ -143,3 +143,26 @@ def test_chunks_without_the_last_are_no_whole_answer(name: str, tmp_path: Path) 
     path.write_text(lines(*STREAMS[name][:-1]))
     with pytest.raises(SemtokenError, match="ended before"):
         rank_replies([str(path)])
+
+
+def with_usage(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Chunks with the one behind them that counts tokens, which some servers give another id."""
+    return [*chunks, {"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": {"completion_tokens": 3}}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_choices_that_end_one_after_the_other_are_of_one_stream(way: str, tmp_path: Path) -> None:
+    second = [{**chunk, "choices": [{**chunk["choices"][0], "index": 1}]} for chunk in STREAMS["chat"]]
+    first, last = STREAMS["chat"][:-1], STREAMS["chat"][-1]
+    value = WAYS[way](with_usage([*first, *second[:-2], last, *second[-2:]]))
+    path = tmp_path / "kept.json"
+    path.write_text(json.dumps(value))
+    assert [one.log_confidence for one in score_reply(value)] == pytest.approx([NUMBER] * 2, abs=1e-6)
+    assert numbers(path) == pytest.approx([NUMBER] * 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("way", list(WAYS)[:3])
+def test_an_error_among_the_chunks_refuses_the_answer(way: str) -> None:
+    chunks = [*STREAMS["chat"][:2], {"error": {"message": "out of memory"}}]
+    with pytest.raises(SemtokenError, match=r"out of memory|ended before"):
+        score_reply(WAYS[way](chunks))

@@ -20,7 +20,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError, Voca
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, is_chunk, known_shapes
-from semtoken.replies.formats.within import Found, opened, replies_within
+from semtoken.replies.formats.within import STREAM_STARTS, Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, read_whole
 from semtoken.replies.segments import FORBIDDEN, Reply, ReplyChoice, Segment
 from semtoken.replies.stream import ReplyStream
@@ -38,7 +38,6 @@ TRANSCRIPT_STARTS = ("HTTP/", "* ", "> ", "< ")
 """The beginnings of lines that curl prints beside the body of a reply."""
 TRANSCRIPT_STARTS_BYTES = tuple(mark.encode() for mark in TRANSCRIPT_STARTS)
 BODY_STARTS = ("data:", "event:", "{", "[")
-STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
 
 def read_reply(

@@ -14,7 +14,15 @@ from typing import Any
 
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.checking.saved_reply import NO_JSON, FoundReply, replies_inside
-from semtoken.replies.formats.registry import ends_stream, follows, is_chunk, is_stream, is_whole, stream_of
+from semtoken.replies.formats.registry import (
+    begins_another,
+    choices_of,
+    ends_stream,
+    is_chunk,
+    is_stream,
+    is_whole,
+    stream_of,
+)
 from semtoken.replies.formats.within import branches
 from semtoken.replies.score import body_of, is_batch, is_stream_text
 from semtoken.support.files.elements import DECODER, Elements
@@ -171,16 +179,16 @@ def _one_by_one(where: str, name: str, values: Sequence[Any]) -> Iterator[FoundR
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:
     """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
     chunks: list[Mapping[str, Any]] = []
-    ended: set[Any] = set()
+    ended: set[str] = set()
     first, others = 0, False
     for number, line in enumerate(lines, start=1):
         if not line or line.isspace():
             continue
         chunk = _chunk(line)
-        if chunks and (chunk is None or _begins_another(chunk, chunks, ended)):
+        if chunks and (chunk is None or begins_another(chunk, chunks[0], chunks[-1], ended)):
             yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(chunks), is_alone=False)
             chunks, ended, others = [], set(), True
-        ended |= _choices_of(chunk or {}, ended=True)
+        ended |= choices_of(chunk or {}, ended=True)
         if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
             others = True
@@ -199,21 +207,6 @@ def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundRe
 def _joined(chunks: list[Mapping[str, Any]]) -> Any:
     """Chunks as the stream that they make, or the reply that one of them is."""
     return chunks if is_stream(chunks) else chunks[0]
-
-
-def _begins_another(chunk: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]], ended: set[Any]) -> bool:
-    """Return True if a chunk belongs to another stream than those before it; some servers give all streams one id."""
-    another = stream_of(chunk) != stream_of(chunks[0])
-    # Behind the last chunk of a choice those of others come, and the usage without any.
-    closed = "choices" not in chunks[-1] and ends_stream(chunks[-1])
-    return bool(another or closed or ended & _choices_of(chunk))
-
-
-def _choices_of(chunk: Mapping[str, Any], *, ended: bool = False) -> set[Any]:
-    """The indexes of the choices of a chunk, or of those that end with it."""
-    choices = chunk.get("choices")
-    listed = [choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, Mapping)]
-    return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
 
 
 CHUNK_WORDS = tuple(
@@ -250,8 +243,11 @@ def _is_line(value: Mapping[str, Any]) -> bool:
 
 def _are_chunks(parts: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if values are, or hold, the chunks of one stream, as the first of them show."""
-    begin = list(map(_only_in, parts[:2]))
-    return is_stream(begin) and (len(begin) == 1 or follows(begin[1], begin[0]))
+    first, *second = map(_only_in, parts[:2])
+    if not is_stream([first, *second]):
+        return False
+    ended = choices_of(first, ended=True)
+    return not any(not isinstance(each, Mapping) or begins_another(each, first, first, ended) for each in second)
 
 
 def _only_in(value: Mapping[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -243,12 +243,26 @@ def ends_stream(value: RawReply) -> bool:
     return value.get("type") in STREAM_ENDS if _is_event(value) else is_whole(value)
 
 
-def follows(value: Any, last: Any) -> bool:
-    """Return True if a value is the chunk of a stream that comes after another one."""
-    if not isinstance(value, Mapping) or not isinstance(last, Mapping) or stream_of(last) is None:
+def begins_another(chunk: RawReply, first: RawReply, last: RawReply, ended: Set[str]) -> bool:
+    """Return True if a chunk belongs to another stream than those before it, of which the first and the last are given.
+
+    `ended` are their choices that have ended: some servers give all streams one id.
+    """
+    if stream_of(first) is None:
+        return True
+    if chunk.get("choices") == [] and "choices" in last:  # the usage, under whatever id
         return False
     # After the end of the answer chunks may come that add nothing to it, such as the one with the usage.
-    return stream_of(value) == stream_of(last) and not (ends_stream(last) and (_writes(value) or ends_stream(value)))
+    adds = _is_event(chunk) or _writes(chunk) or ends_stream(chunk)
+    closed = "choices" not in chunk and adds and ends_stream(last)
+    return stream_of(chunk) != stream_of(first) or closed or not ended.isdisjoint(choices_of(chunk))
+
+
+def choices_of(chunk: RawReply, *, ended: bool = False) -> set[str]:
+    """The indexes of the choices of a chunk, or of those that end with it."""
+    choices = chunk.get("choices")
+    listed = [choice for choice in (choices if isinstance(choices, list) else ()) if isinstance(choice, Mapping)]
+    return {str(choice.get("index")) for choice in listed if not ended or choice.get("finish_reason")}
 
 
 def _is_event(value: RawReply) -> bool:

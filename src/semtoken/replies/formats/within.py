@@ -21,13 +21,15 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import follows, form_of, is_stream, stream_of
+from semtoken.replies.formats.registry import begins_another, choices_of, form_of, is_stream, stream_of
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
 
 IN_BASE64 = ("eyI", "eyJ", "ewo", "ewog", "ZGF0YTo")
 """The beginnings of an object of JSON, and of a stream, in base64, in which browsers' logs have them."""
+STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
+"""The beginnings of a stream of server-sent events."""
 DEEPEST = 16
 """The depth of members, elements and texts of JSON to which a reply is looked for. A log of agents has one at 10."""
 NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_probs"))
@@ -88,7 +90,11 @@ def branches(value: Any, found: Sequence[Found]) -> list[tuple[str | int, Any]]:
     if shared is None:
         return []
     holder = _at(value, found[0].path[:shared])
-    return [(name, opened(holder[name])) for name in dict.fromkeys(one.path[shared] for one in found)]
+    names = dict.fromkeys(one.path[shared] for one in found)
+    # Of a stream whose chunks stand one by one, an element has the first alone.
+    spread = (one for one in found if isinstance(one.reply, list) and not isinstance(_at(value, one.path), list))
+    streams = {one.path[shared]: one.reply for one in spread}
+    return [(name, streams[name] if name in streams else opened(holder[name])) for name in names]
 
 
 def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
@@ -189,7 +195,7 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
         if shape is not None and (not path or (shape.is_telling and _holds_answer(shape, value))):
             yield Found(path, value, shape, around)
             return
-    if isinstance(value, str) and path and value.startswith("data:") and "{" in value:
+    if isinstance(value, str) and path and value.startswith(STREAM_STARTS) and "data:" in value and "{" in value:
         yield Found(path, value, None, around)
     elif (again := opened(value)) is not value:
         if len(path) < DEEPEST:
@@ -204,11 +210,15 @@ def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
     if not any(one.is_chunk for one in found):
         return list(found)
     streams: list[list[Found]] = []
+    ended: set[str] = set()
     for one in found:
-        if streams and follows(one.reply, streams[-1][-1].reply):
-            streams[-1].append(one)
-        else:
-            streams.append([one])
+        last = streams[-1] if streams else []
+        chunk = one.reply if isinstance(one.reply, Mapping) else {}
+        if not last or not chunk or begins_another(chunk, last[0].reply, last[-1].reply, ended):
+            streams.append([])
+            ended = set()
+        streams[-1].append(one)
+        ended |= choices_of(chunk, ended=True)
     return [
         _stream_in(value, chunks) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
         for chunks in streams
@@ -218,9 +228,10 @@ def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
 def _stream_in(value: Any, chunks: Sequence[Found]) -> Found:
     """The stream of some chunks; where they are a list, with all that stands in it, such as an error."""
     first, path = chunks[0], chunks[0].path[:-1]
-    holder, streams = _at(value, path), (None, stream_of(chunks[0].reply))
-    side_by_side = isinstance(holder, list) and all(one.path[:-1] == path for one in chunks)
-    if side_by_side and all(isinstance(each, Mapping) and stream_of(each) in streams for each in holder):
+    holder = _at(value, path)
+    listed = isinstance(holder, list) and all(isinstance(each, Mapping) for each in holder)
+    # All of its chunks are these ones; others of the list say nothing of a stream, or report an error.
+    if listed and len(chunks) == sum(stream_of(each) is not None for each in holder):
         return Found(path, holder, None, first.around[:-1])
     return Found(first.path, [one.reply for one in chunks], None, first.around)
 
