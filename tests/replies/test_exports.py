@@ -119,6 +119,23 @@ EXPORTS: dict[str, Any] = {
             {"content": b["text"], "probs": [{"tok_str": b["text"], "prob": math.exp(b["logprob"])}]} for b in BARE
         ],
     },
+    "AI21's Jurassic in Bedrock": {
+        "prompt": {
+            "text": "Rome",
+            "tokens": [{"generatedToken": {"token": "Rome", "logprob": -9.0}, "topTokens": None}],
+        },
+        "completions": [
+            {
+                "data": {
+                    "text": "Oslo",
+                    "tokens": [
+                        {"generatedToken": {"token": name, "logprob": b["logprob"]}, "topTokens": None}
+                        for name, b in zip(("\u2581Os", "lo"), BARE, strict=True)
+                    ],
+                }
+            }
+        ],
+    },
     "columns beside an answer": {
         "question": "Capital of Norway?",
         "answer": "Oslo",
@@ -163,7 +180,7 @@ EXPORTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) -> None:
     [found] = score_reply(copy.deepcopy(EXPORTS[name]))
-    assert found.text == "Oslo" and found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
+    assert found.text.strip() == "Oslo" and found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     path = tmp_path / "export.json"
     path.write_text(EXPORTS[name] if isinstance(EXPORTS[name], str) else json.dumps(EXPORTS[name]), encoding="utf-8")
     [answer] = rank_replies([str(path)]).answers
@@ -313,6 +330,8 @@ def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> No
             {"completion_message": {"content": "Oslo"}, "logprobs": [{"logprobs_by_token": {"Oslo": -0.1}}]},
             "Llama Stack",
         ),
+        ({"answer": "Oslo", "logprobs": [-0.1, -0.2]}, "do not name their tokens"),
+        ({"results": {"results": [{"response": {"output": "Oslo", "logProbs": [-0.1]}}]}}, "promptfoo"),
         ({"object": "list", "data": [{"object": "embedding", "embedding": [-0.1]}]}, "embeddings"),
         ({"id": "m", "results": [{"flagged": False, "category_scores": {"hate": 0.1}}]}, "moderation"),
         ({"object": "batch", "status": "completed", "output_file_id": "f"}, "state of a batch"),

@@ -93,6 +93,8 @@ FOREIGN: Mapping[Path, str] = {
     ("output_file_id",): "This is the state of a batch, not its output: download the file that `output_file_id` names.",
     ("stopReason",): "This is the form of Bedrock's Converse, which has no log-probabilities.",
     ("nbformat",): "This is a notebook, and no cell prints a reply as JSON: print `reply.model_dump_json()`.",
+    ("logprobs", 0): "Its `logprobs` do not name their tokens, or have no form that is known: save the server's reply.",
+    ("results", "results", 0, "response", "logProbs"): "promptfoo keeps the numbers without their tokens: save `raw`.",
     ("detail",): "This is a server's report of an error, not a reply: see its 'detail'.",
 }
 """Advice on values that are no replies, by a place that they have: their nature, and what to ask for instead."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from semtoken.core.engine_tokens.passes import steps_in_files
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import BEST, CHOSEN, NUMBER, TEXT, steps_from_items
 from semtoken.core.engine_tokens.token_names import MARKUP
@@ -36,6 +37,10 @@ NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_pro
 """Fields that hold log-probabilities, in any shape."""
 SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
 """Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
+ASKED = ("prompt", "prompt_logprobs", "input", "inputs", "input_tokens", "prefill")
+"""Members that tell what a model read: tokens there are no answer."""
+WRAPPED = "generatedToken"
+"""The member of AI21's items that names the token."""
 ENDS = ("finish_reason", "finishReason", "stop_reason")
 TOLD = (*NUMBER, *BEST)
 """Fields of an item of which one has the chosen token's number."""
@@ -265,9 +270,10 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     inside = [
         one
         for name, inner in _members(value)
-        if name not in BEST
+        if name not in BEST and name not in ASKED
         for one in _loose(inner, (*path, name), (*around, value))
     ]
+    value = _unwrapped(value)
     if not inside and _are_items(value) and (reply := _reply_of(value, around)) is not None:
         inside = [Found(path, reply, OpenAIChat, around)]
     yield from inside
@@ -282,6 +288,15 @@ def _columns(value: Any) -> list[dict[str, Any]]:
     if not all(isinstance(token, str) for token in tokens) or not all(map(_is_numeric, numbers)):
         return []
     return [{"token": token, "logprob": number} for token, number in zip(tokens, numbers, strict=True)]
+
+
+def _unwrapped(value: Any) -> Any:
+    """A list of tokens that stand a level lower beside their best tokens, as items; any other value as it is."""
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) and WRAPPED in item for item in value):
+        return value
+    return [
+        {**item[WRAPPED], "top_logprobs": item.get("topTokens")} for item in value if isinstance(item[WRAPPED], dict)
+    ]
 
 
 def _are_items(value: Any) -> bool:
@@ -300,7 +315,8 @@ def _names_token(item: RawReply) -> bool:
 def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
     """A reply of a chat with these tokens; None if nothing around them is what they spell."""
     try:
-        spelled = text_of_pieces(pieces_of(steps_from_items(items, "logprobs").steps))
+        steps = steps_from_items(items, "logprobs").steps
+        spelled = text_of_pieces(pieces_of(steps_in_files(steps) or steps))
     except SemtokenError:
         return None
     # Tokens spell special tokens such as the end of a turn, which no text beside them has.
