@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies.checking import rank_replies
-from tests.replies.made import chat_chunk, entry, item, lines
+from tests.replies.made import chat_chunk, chat_reply, entry, events, item, lines
 
 TEXTS, LOGS = ("Os", "lo", "."), (-0.105361, -0.223144, -0.051293)
 NUMBER = sum(LOGS)
@@ -166,3 +168,31 @@ def test_an_error_among_the_chunks_refuses_the_answer(way: str) -> None:
     chunks = [*STREAMS["chat"][:2], {"error": {"message": "out of memory"}}]
     with pytest.raises(SemtokenError, match=r"out of memory|ended before"):
         score_reply(WAYS[way](chunks))
+
+
+PIECES = st.sampled_from(
+    [
+        *STREAMS.values(),
+        *(chunk for chunks in STREAMS.values() for chunk in chunks),
+        events(*STREAMS["chat"]),
+        chat_reply("Oslo.", ITEMS),
+    ]
+)
+NESTED = st.recursive(
+    PIECES,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3),
+        st.dictionaries(st.sampled_from("abc"), inner, min_size=1),
+        inner.map(json.dumps),
+    ),
+    max_leaves=6,
+)
+
+
+@given(NESTED)
+def test_chunks_and_replies_beside_each_other_end_in_numbers_or_in_words(value: Any) -> None:
+    try:
+        found = score_reply(value)
+    except SemtokenError:
+        return
+    assert found

@@ -22,7 +22,7 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import begins_another, choices_of, form_of, is_stream, stream_of
+from semtoken.replies.formats.registry import begins_another, choices_of, form_of, is_stream
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
@@ -219,24 +219,25 @@ def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
     for one in found:
         last = streams[-1] if streams else []
         chunk = one.reply if isinstance(one.reply, Mapping) else {}
-        if not last or not chunk or begins_another(chunk, last[0].reply, last[-1].reply, ended):
+        ahead = [each.reply for each in (*last[:1], *last[-1:]) if isinstance(each.reply, Mapping)]
+        if not ahead or not chunk or begins_another(chunk, ahead[0], ahead[-1], ended):
             streams.append([])
             ended = set()
         streams[-1].append(one)
         ended |= choices_of(chunk, ended=True)
     return [
-        _stream_in(value, chunks) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
+        _stream_in(value, chunks, found) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
         for chunks in streams
     ]
 
 
-def _stream_in(value: Any, chunks: Sequence[Found]) -> Found:
+def _stream_in(value: Any, chunks: Sequence[Found], found: Sequence[Found]) -> Found:
     """The stream of some chunks; where they are a list, with all that stands in it, such as an error."""
     first, path = chunks[0], chunks[0].path[:-1]
     holder = _at(value, path)
     listed = isinstance(holder, list) and all(isinstance(each, Mapping) for each in holder)
-    # All of its chunks are these ones; others of the list say nothing of a stream, or report an error.
-    if listed and len(chunks) == sum(stream_of(each) is not None for each in holder):
+    # All that the list holds are these chunks; others in it say nothing of a stream, or report an error.
+    if listed and len(chunks) == sum(one.path[: len(path)] == path for one in found):
         return Found(path, holder, None, first.around[:-1])
     return Found(first.path, [one.reply for one in chunks], None, first.around)
 
