@@ -253,6 +253,12 @@ def test_markdown_shows_hostile_names_as_they_are() -> None:
     assert "**0.900≈** \\[0.8, 1.0\\]" in rows[2]
 
 
+def test_markdown_says_what_is_not_complete_only_of_a_table_without_rows() -> None:
+    nothing = "Nothing of this is complete."
+    assert markdown_table(Table("t", "T", frame([["a", "1"]], ("A", "B")))).count(nothing) == 0
+    assert markdown_table(Table("t", "T", frame([], ("A", "B")), "a note")) == f"### T\n\n{nothing}\n\na note\n"
+
+
 def test_csv_files_hold_plain_numbers() -> None:
     cells, _ = two_models()
     report = build_report(results(cells[0], clusterings=[clustering("A", seconds=7.5)]), n_resamples=20)

@@ -21,8 +21,8 @@ import pytest
 
 import semtoken as st
 from semtoken.guarantees import groups
-from semtoken.guarantees.answer_records import answer_record
-from semtoken.guarantees.labeling import label_order
+from semtoken.guarantees.answer_records import AnswerRecord, answer_record
+from semtoken.guarantees.labeling import label_order, labeling_order
 from semtoken.support.almanac import is_correct, load_questions
 from semtoken.support.files.safe_files import locked
 from tests.cli.conftest import RunCommand, assert_told
@@ -415,6 +415,8 @@ def test_labeled_answers_are_a_fair_sample(scores: list[float]) -> None:
     if scores[0] == scores[1]:  # else the first two are on either side of the middle
         assert len({tuple(sorted(order[:2])) for order in orders}) > 100
     assert label_order(scores, 5) == label_order(scores, 5)
+    answers = [AnswerRecord("", {"response": "a"}, score - 40, None) for score in scores]
+    assert labeling_order(answers) == label_order(scores)  # the same each time
 
 
 def test_a_journal_is_labeled_on_the_page(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def ink_on_paper(paper: float, ink: float, dtype: Any) -> Any:
         (240.0, 20.0, np.float32, "tif", (240, 20)),  # 0 to 255
         (1.0, -1.0, np.float32, "tif", (255, 0)),  # darkest to lightest
         (2_000_000, 0, np.int32, "tif", (255, 0)),
+        (65_536, 0, np.int32, "tif", (255, 0)),  # the first beyond 16 bits
         (58000, 6000, np.int32, "tif", (226, 23)),
     ],
 )
