@@ -32,13 +32,14 @@ from semtoken.guarantees import Threshold
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.journal.watch import watch
 from semtoken.support.executors.ray import RayExecutor
+from semtoken.web.doctor.diagnosis import Streaming
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
 
 ROOT = Path(__file__).parents[1]
 FURTHER = (
     *(RunSettings, ModelSettings, DatasetSettings, DecodingSettings, ControlsSettings, ClusteringSettings),
-    *(ClusterSettings, RougeJudge, SimilarityJudge, LLMJudge, RayExecutor, ProxySettings, read_dataset),
+    *(ClusterSettings, RougeJudge, SimilarityJudge, LLMJudge, RayExecutor, ProxySettings, read_dataset, Streaming),
 )
 """What the pages describe in words, beside the objects of docs/api."""
 
