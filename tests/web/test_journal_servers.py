@@ -23,8 +23,9 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer import adopt_left_behind
 from tests.guarantees.databases import can_run_postgres, postgres
 from tests.guarantees.made_up import put
+from tests.web import lima
 from tests.web.asking import CHAT, QUESTION, post, user
-from tests.web.servers import answering, commanded, raw_upstream, response, wait_until
+from tests.web.servers import answering, commanded, events, raw_upstream, response, streamed, wait_until
 from tests.web.test_proxy_load import SEMTOKEN
 from tests.web.test_proxy_workers import workers_of
 
@@ -120,9 +121,12 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
             found = post(url, json=CHAT | {"user": why})
             assert found.headers["semtoken-unscored"] == why
             assert why == "encoded" or found.content == reply.split(b"\r\n\r\n", 1)[1]
+        replies["no_end"] = streamed(events(lima.event(), done=False))
+        post(url, json=CHAT | {"user": "no_end", "stream": True})
     entries = entries_of(keep[1])
     assert {row["question"] for row in entries} == {QUESTION}
     rows = {row["person"]: row["unscored"] for row in entries}
+    assert "gave no reason of the answer's end" in rows.pop("no_end")
     words = {"too_large": "longer than the proxy scores", "encoded": "packed", "not_json": "neither JSON nor a stream"}
     assert rows.keys() == words.keys() and all(words[why] in rows[why] for why in words)
 

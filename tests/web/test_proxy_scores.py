@@ -248,6 +248,16 @@ class TestReplies:
         stream = events(said, {"error": {"message": "no"}}, done=False)
         url, _ = proxied(streamed(stream))
         assert post(url).content == stream
+        assert final_figure(url, 'unscored_answers_total{reason="not_understood"}') == 1
+
+    @each("end", [b"", b"data: {", b"data: [DONE]\n\n", b"data: [DONE]\n\n: bye\n\n"])
+    def test_an_answer_whose_stream_ends_without_a_reason_is_counted_once(self, proxied: Start, end: bytes) -> None:
+        begun = events(lima.event(), done=False)
+        url, _ = proxied(streamed(begun + end))
+        whole = post(url, json=CHAT | {"logprobs": True, "top_logprobs": 20}).content
+        assert whole.startswith(begun) and whole.endswith(end)
+        assert (b"gave no reason of the answer's end" in whole) == (b"DONE" in end)  # else every byte stays
+        assert final_figure(url, 'unscored_answers_total{reason="no_end"}') == 1
 
     def test_a_bug_in_scoring_costs_the_score_only(self, replaying: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
         def break_down(*_: Any, **__: Any) -> Any:

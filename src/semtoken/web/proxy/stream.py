@@ -81,6 +81,8 @@ async def relay_stream(answer: UpstreamAnswer, client: Client, reply: ReplyScore
         reply.pass_on("too_large")
         while part := await source.piece():
             await client.write(part)
+    else:
+        scorer.trailer()  # nothing is added to a stream that does not mark its end, but its answer is counted, too
     await client.end()
 
 

@@ -29,6 +29,8 @@ class StreamScorer:
         """The choices that the stream has shown, by index, with their answers where values so far are asked for."""
         self._last: Mapping[str, Any] = {}
         """The newest event that was parsed."""
+        self._is_over = False
+        """True once the stream was looked at as a whole, at its mark of the end or where it ends without one."""
 
     def blocks(self, event: LocatedReply) -> dict[int, Block]:
         """Score an event; returns the blocks of unfinished answers and of those that end with it."""
@@ -45,10 +47,13 @@ class StreamScorer:
         return blocks
 
     def trailer(self) -> Block | None:
-        """An event for the end of a stream that was not understood or ended no choice, if none had a final block."""
-        reply = self.reply
+        """An event for the end of a stream that was not understood or ended no choice, if none had a final block.
+
+        None if it was asked for before.
+        """
+        reply, was_over, self._is_over = self.reply, self._is_over, True
         failed = reply.failed or (UnscoredChoice("no_end", NO_END) if self._written else None)
-        if failed is None or reply.ended:
+        if was_over or failed is None or reply.ended:
             return None
         return reply.asked.shape.notice(self._last, reply.unscored(failed) | {"final": True})
 
