@@ -30,8 +30,9 @@ from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
 from tests.cli.run import Result, invoke
 from tests.rows import each
+from tests.web import lima
 from tests.web.asking import assert_holds
-from tests.web.servers import raw_upstream, response, running, silent
+from tests.web.servers import answering, raw_upstream, response, running, silent
 from tests.web.sick_server import Faults, sick_app
 
 SickServer = Callable[..., str]
@@ -271,6 +272,16 @@ class TestConnections:
         assert not found.usable
         assert found.verdicts
         json.dumps(found.to_dict(), allow_nan=False)
+
+    @each("last", [0, 1, 6])
+    def test_a_server_that_takes_no_more_requests(self, last: int) -> None:
+        """Nothing is said of what it could not be asked; `last`: the requests that it answered before."""
+        full = response(b'{"error": {"message": "quota"}}', b"Retry-After: 3600", status=b"429 Too Many Requests")
+        given = [response(lima.reply())] * last
+        with raw_upstream(answering(lambda _: given.pop() if given else full)) as upstream:
+            with pytest.raises(BackendError, match=r"takes no more requests for now \(HTTP 429: quota\)\. Try again"):
+                examine(upstream.url, "m")
+            assert len(upstream.requests) == last + 1  # nor is it asked the rest
 
     def test_a_reply_that_breaks_off(self) -> None:
         begun = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{"

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from semtoken.core.engine_tokens import TopStep
-from semtoken.errors import SemtokenError
+from semtoken.errors import BackendError, SemtokenError
 from semtoken.replies import Reply, ReplyStream, read_reply
 from semtoken.replies.formats import ProbeQuestion, Shape
 from semtoken.support.http_client import HttpClient, HttpReply
 
 REFUSALS = (400, 422)
+TOO_MANY = 429
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,13 @@ class ProbeReply:
         return next((part.problem for part in parts if part.problem), None)
 
 
+def taken(reply: HttpReply) -> HttpReply:
+    """A reply as it is; `BackendError` if the server takes no more requests, however long the client has waited."""
+    if reply.status == TOO_MANY:
+        raise BackendError(f"{reply.url} takes no more requests for now ({reply.reason}). Try again later.")
+    return reply
+
+
 class Asker:
     """Asks one model of the server at an address, and learns which optional fields it does not take."""
 
@@ -54,7 +62,7 @@ class Asker:
         self._renamed: dict[str, str | None] = {}
 
     def ask(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
-        """Ask a question in a shape; `BackendError` if the server cannot be reached or is silent."""
+        """Ask a question in a shape; `BackendError` if the server cannot be reached, is silent or takes no more."""
         while True:
             body = self._body(shape, question)
             answer = self._post(shape, body)
@@ -75,7 +83,7 @@ class Asker:
         """Send a request, to the root of the server if engines have the shape at a page of their own there."""
         self.requests += 1
         address = self.base_url if shape.below_v1 else self.base_url.removesuffix("/v1")
-        return self._client.post(address + shape.path, body)
+        return taken(self._client.post(address + shape.path, body))
 
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
         """The body of a question without the fields that were rejected, or with others in their place."""

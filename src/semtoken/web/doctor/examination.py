@@ -15,7 +15,7 @@ from semtoken.replies import score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.replies.formats.openai_choices import OpenAICompletions
 from semtoken.support.http_client import HttpClient, checked_base_url, key_from
-from semtoken.web.doctor.asking import REFUSALS, Asker, ProbeReply
+from semtoken.web.doctor.asking import REFUSALS, Asker, ProbeReply, taken
 from semtoken.web.doctor.diagnosis import (
     Diagnosis,
     Page,
@@ -230,7 +230,7 @@ def examine(
     InvalidInputError
         The address is not one of HTTP or holds a password, or no model was named and the server does not list just one.
     BackendError
-        The server cannot be reached, is silent, or refuses the key.
+        The server cannot be reached, is silent, refuses the key, or takes no more requests.
     """
     address = checked_base_url(base_url)
     # A connection for each request: what one of them breaks does no harm to the next.
@@ -282,10 +282,10 @@ def _in_two_requests(asker: Asker, models: tuple[str, ...], owner: object) -> Di
 
 def _models(client: HttpClient, base_url: str) -> tuple[str, tuple[str, ...], object]:
     """The address, with the `/v1` that it may lack; the models that the server lists; and who owns the first."""
-    answer = client.get(f"{base_url}/models")
+    answer = taken(client.get(f"{base_url}/models"))
     if answer.missing and not base_url.endswith("/v1"):
         base_url += "/v1"
-        answer = client.get(f"{base_url}/models")
+        answer = taken(client.get(f"{base_url}/models"))
     if answer.status in (401, 403):
         raise BackendError(
             f"{base_url} rejects the key ({answer.reason}). Put the right one into the environment "
