@@ -62,9 +62,9 @@ def state_key(model: Any) -> str:
 
 def weights_key(model: Any) -> str:
     """A key of the weights and buffers in this process: where they lie, how often they were written in place, and some
-    of their numbers (`sampled_sums`), since a write through `.data` changes nothing else.
+    of their numbers (`sampled_numbers`), since a write through `.data` changes nothing else.
     """
-    digest = hashlib.sha256(repr(sampled_sums(model)).encode())
+    digest = hashlib.sha256(sampled_numbers(model).encode())
     for name, tensor in _tensors(model):
         where = 0 if tensor.is_meta else tensor.data_ptr()
         # Tensors made in inference mode do not count how often they were written.
@@ -73,24 +73,27 @@ def weights_key(model: Any) -> str:
     return digest.hexdigest()[:32]
 
 
-def sampled_sums(model: Any) -> list[int]:
-    """The bits of some numbers of each weight and buffer, as sums: up to `SAMPLED` along the diagonal of a matrix, and
+def sampled_numbers(model: Any) -> str:
+    """A hash of the bits of some numbers of each weight and buffer: up to `SAMPLED` along the diagonal of a matrix, and
     one of each row of the embeddings and the output head. It takes a small part of the time of reading one token.
     """
     ends = [get() for name in ENDS if (get := getattr(model, name, None)) is not None]
     by_rows = {id(end.weight) for end in ends if getattr(end, "weight", None) is not None}
-    sums: dict[torch.device, list[torch.Tensor]] = {}
+    bits: dict[tuple[torch.device, torch.dtype], list[torch.Tensor]] = {}
     for _, tensor in _tensors(model):
         if tensor.is_meta or not tensor.numel():
             continue
         flat, rows = tensor.detach().reshape(-1), len(tensor) if tensor.ndim else 1
         try:
             some = flat[_diagonal(rows, len(flat), rows if id(tensor) in by_rows else SAMPLED, flat.device)]
-            bits = some.view(WORDS.get(some.element_size(), torch.uint8)).sum()
+            words = some.view(WORDS.get(some.element_size(), torch.uint8))
         except (RuntimeError, NotImplementedError, TypeError):  # a quantised kind of tensor that gives no numbers
             continue
-        sums.setdefault(bits.device, []).append(bits)
-    return [total for device_sums in sums.values() for total in torch.stack(device_sums).tolist()]
+        bits.setdefault((words.device, words.dtype), []).append(words)
+    digest = hashlib.sha256()
+    for alike in bits.values():
+        digest.update(torch.cat(alike).cpu().numpy().tobytes())  # one transfer, as each takes a while
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ import msgspec
 import torch
 import transformers
 
-from semtoken.models.transformers.identity import code_key, sampled_sums, state_key, weights_hash
+from semtoken.models.transformers.identity import code_key, sampled_numbers, state_key, weights_hash
 from semtoken.models.transformers.passes import ARGUMENTS
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
@@ -98,7 +98,7 @@ def _file_of(model: Any) -> Path | None:
     config = getattr(model, "config", None)
     about = [
         *(VERSION, transformers.__version__, torch.__version__, weights, type(model).__qualname__),
-        *(code_key(model), sampled_sums(model)),
+        *(code_key(model), sampled_numbers(model)),
         *(str(getattr(config, "_attn_implementation", "")), str(next(model.parameters()).device)),
         str(config),
         str(getattr(model, "peft_config", "")),

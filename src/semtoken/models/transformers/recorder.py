@@ -365,9 +365,9 @@ class _Generation:
         flags = [] if self._model is None else self._model.flags(self._vocabulary)
         results = []
         for i, response in enumerate(self._scores.results(dict(enumerate(lengths)), self._distribution)):
-            scored = self._scores.methods.scored(i, response.with_fields(question=questions[i]))
             more = (*flags, *([UNKNOWN_END] if i in unknown else []))
-            results.append(scored.with_fields(flags=(*scored.flags, *more)))
+            asked = response.with_fields(question=questions[i], flags=(*response.flags, *more))
+            results.append(self._scores.methods.scored(i, asked))
         return Answers(results)
 
     @property
