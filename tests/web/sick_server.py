@@ -35,6 +35,10 @@ class Faults:
     zeros: bool = False
     """Every token is said to be certain."""
     silent_streams: bool = False
+    no_streams: bool = False
+    """Streams are refused."""
+    shortens: bool = False
+    """More than ten tokens are refused."""
     new_names: bool = False
     """`max_tokens` and `temperature` are refused, as by reasoning models."""
     key: str | None = None
@@ -94,6 +98,10 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
                     return f"Unsupported parameter: '{name}'. Use 'max_completion_tokens'." if "max" in name else name
         if not faults.gives_ids and "return_token_ids" in body:
             return "unknown field return_token_ids"
+        if faults.no_streams and body.get("stream"):
+            return "no streams here"
+        if faults.shortens and (body.get("max_tokens") or 0) > 10:
+            return "max_tokens may be at most 10"
         top = body.get("top_logprobs") or 0
         if top < 0 or (top > faults.most and not faults.clamps):
             return f"top_logprobs may be at most {faults.most}"

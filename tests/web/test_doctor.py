@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from semtoken.support.http_client import HttpReply
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
 from semtoken.web.doctor.engines import recognise
-from semtoken.web.doctor.examination import find_most
+from semtoken.web.doctor.examination import TRIAL_PROMPTS, find_most
 from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
 from tests.cli.run import Result, invoke
@@ -341,6 +342,17 @@ class TestCommand:
         assert result.exit_code == 0, result.output
         shown = [line.rstrip() for line in result.stdout.replace(address, "ADDRESS").splitlines()]
         assert shown == Path(__file__).with_name("diagnosis.txt").read_text("utf-8").splitlines()
+
+    def test_what_a_server_refuses_is_said_in_its_words(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        address = sick(no_streams=True, shortens=True)
+        lines = doctor(address).stdout.splitlines()
+        refused = [re.split(" {2,}", line.strip()) for line in lines if "at most 10" in line]
+        assert [row[0] for row in refused[:3]] == list(TRIAL_PROMPTS)
+        assert all("max_tokens may be at most 10" in row[1] for row in refused[:3])
+        assert [line.split() for line in lines if line.startswith("streams")] == [["streams", "no"]]
+        assert any("Streams do not work: " in line and "no streams here" in line for line in lines)
+        found = json.loads(doctor(address, "--json").stdout)["streaming"]
+        assert (found["streams"], found["log_probs"], found["complete"]) == (False, False, False)
 
     @pytest.mark.parametrize(
         "path",
