@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 import semtoken as st
 from semtoken.core import ScoringRules, scorer_for
@@ -26,8 +27,10 @@ PROMPT = "the capital of France is"
 
 @cache
 def stc() -> Any:
-    """A random model with random clusters."""
+    """A random model with random clusters, whose tokenizer puts a token before each prompt, as most do."""
     tokenizer = byte_level_bpe()
+    first = tokenizer.pad_token, tokenizer.pad_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{first[0]} $A", special_tokens=[first])
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
     labels = np.random.default_rng(0).integers(0, 60, vocabulary.size).astype(np.int32)
     return st.ScoredModel(llama(vocabulary.size, seed=3), tokenizer, st.TokenClusters(labels, vocabulary))
