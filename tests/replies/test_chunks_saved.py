@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semtoken import score_reply
@@ -103,7 +103,9 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
 WAYS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "an array": lambda chunks: chunks,
     "below a member": lambda chunks: {"id": "q", "chunks": chunks},
+    "below a member of replies": lambda chunks: {"id": "q", "output": chunks},
     "below a member as texts": lambda chunks: {"events": [{"event": "message", "data": json.dumps(c)} for c in chunks]},
+    "an array in an array": lambda chunks: [chunks],
     "each in an element": lambda chunks: [{"time": i, "data": chunk} for i, chunk in enumerate(chunks)],
 }
 
@@ -163,7 +165,7 @@ def test_choices_that_end_one_after_the_other_are_of_one_stream(way: str, tmp_pa
     assert numbers(path) == pytest.approx([NUMBER] * 2, abs=1e-6)
 
 
-@pytest.mark.parametrize("way", list(WAYS)[:3])
+@pytest.mark.parametrize("way", list(WAYS)[:5])
 def test_an_error_among_the_chunks_refuses_the_answer(way: str) -> None:
     chunks = [*STREAMS["chat"][:2], {"error": {"message": "out of memory"}}]
     with pytest.raises(SemtokenError, match=r"out of memory|ended before"):
@@ -190,6 +192,8 @@ NESTED = st.recursive(
 
 
 @given(NESTED)
+@example({"a": events(*STREAMS["chat"]), "b": chat_reply("Oslo.", ITEMS)})
+@example({"a": [*STREAMS["chat"], {"b": chat_reply("Oslo.", ITEMS)}]})
 def test_chunks_and_replies_beside_each_other_end_in_numbers_or_in_words(value: Any) -> None:
     try:
         found = score_reply(value)

@@ -109,9 +109,9 @@ def _read_named(replies: Sequence[RawReply], format: str | None, context: ReplyC
 
 def _holds_replies(values: Sequence[Any]) -> bool:
     """Return True if the elements of a list hold replies or chunks; else they are those of one stream, or text."""
-    first = values[0] if values else None
+    first = opened(values[0]) if len(values) == 1 else next(iter(values), None)
     if not isinstance(first, Mapping):
-        return False
+        return isinstance(first, list)
     # Whole replies side by side are for `check`, which names each of them.
     if len(values) == 1 and not is_chunk(first):
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -57,7 +58,8 @@ class OpenAIResponses(Shape):
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Return True if a reply says that it is a response, or has a list `output` of typed items."""
         reply = replies[0]
-        listed = "output" in reply and fields.value_at(reply, ("output", 0, "type")) is not None
+        kind = fields.value_at(reply, ("output", 0, "type")) if "output" in reply else None
+        listed = isinstance(kind, str) and re.fullmatch("[a-z_]+", kind) is not None  # types of events have a dot
         return len(replies) == 1 and (reply.get("object") == "response" or listed)
 
     @classmethod
