@@ -225,6 +225,18 @@ def test_what_curl_prints_around_a_reply_says_nothing(option: str, body: str, tm
         assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
 
 
+@pytest.mark.parametrize("body", [json.dumps(REPLY), streamed(chat_reply("It's", [item("It", 0.8), item("'s", 0.9)]))])
+def test_lines_that_python_prints_as_bytes_are_what_they_say(body: str, tmp_path: Path) -> None:
+    printed = "".join(f"{line.encode()!r}\n" for line in body.split("\n"))
+    path = tmp_path / "printed.txt"
+    path.write_text(printed, encoding="utf-8", newline="")
+    [answer] = rank_replies([str(path)])
+    for found in (answer.response, *score_reply(printed), *score_reply(printed.encode())):
+        assert found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
+    with pytest.raises(SemtokenError, match="not JSON"):
+        score_reply(printed.replace("b'", "b'\\x", 1))
+
+
 WRAPPED = st.recursive(
     st.just("HERE"),
     lambda inner: st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +35,9 @@ UNFINISHED = ('"done":false', '"done": false')
 UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
 FILE_ENDINGS = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
 """Endings of texts that are the path of a reply; no reply of an API ends so."""
-TRANSCRIPT_STARTS = ("HTTP/", "* ", "> ", "< ")
-"""The beginnings of lines that curl prints beside the body of a reply."""
+PRINTED_BYTES = ("b'", 'b"')
+TRANSCRIPT_STARTS = ("HTTP/", "* ", "> ", "< ", *PRINTED_BYTES)
+"""The beginnings of lines that curl prints beside the body of a reply, and of bytes that Python prints."""
 TRANSCRIPT_STARTS_BYTES = tuple(mark.encode() for mark in TRANSCRIPT_STARTS)
 BODY_STARTS = ("data:", "event:", "{", "[")
 
@@ -154,16 +156,27 @@ def is_stream_text(text: str | bytes) -> bool:
 
 
 def body_of(text: str | bytes) -> str | bytes:
-    """The body of what curl prints with -i or -v, without the heads of the exchange; any other text as it is."""
+    """The body of what curl prints with -i or -v, or Python of a client's lines; any other text as it is."""
     if isinstance(text, bytes):
         return text if not text.startswith(TRANSCRIPT_STARTS_BYTES) else body_of(text.decode("utf-8", "replace"))
     if not text.startswith(TRANSCRIPT_STARTS):
         return text
+    if text.startswith(PRINTED_BYTES):
+        return _printed_lines(text)
     lines = text.splitlines(keepends=True)
     begin = next((i for i, line in enumerate(lines) if line.startswith(BODY_STARTS)), 0)
     while len(lines) > begin and lines[-1].startswith("* "):  # the end of the connection
         del lines[-1]
     return "".join(lines[begin:])
+
+
+def _printed_lines(text: str) -> str:
+    """The lines that Python printed as bytes, such as b'data: {}'; the text as it is if some are none."""
+    try:
+        read = [ast.literal_eval(line) for line in text.split("\n") if line.strip()]
+        return "\n".join([line.decode() for line in read])
+    except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):
+        return text
 
 
 def is_batch(values: list[Any]) -> bool:
