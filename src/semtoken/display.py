@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semtoken.core.parts.prose import is_sentence
 from semtoken.core.results.confidence import RANKS
 from semtoken.core.scored_token import describe_alternatives
 from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
@@ -205,3 +206,18 @@ def _tooltip(token: ScoredToken) -> str:
     facts = f"{token.text!r}: probability {number(token.probability)}, agreeing {agreeing}"
     carried = "neutral" if token.neutral else describe_alternatives(token)
     return visible(f"{facts}; {carried}" if carried else facts)
+
+
+def summary_line(answer: ScoredAnswer, *, hidden: bool = False) -> str:
+    """The numbers of an answer in one line, the confidence first; nothing quotes one that is hidden."""
+    notes = [(answer.without_quotes() if hidden else answer).summary]
+    if not is_sentence(answer.text, answer.n_tokens):  # of a sentence these two say how it might have been phrased
+        notes.append(f"sequence uncertainty {number(answer.sequence_uncertainty)}")
+        notes.append(f"probability of these very words {number(math.exp(answer.log_probability))}")
+    if answer.truncated:
+        notes.append(CUT_OFF)
+    if answer.empty:
+        notes.append("empty answer")
+    elif answer.neutral_only:
+        notes.append("only function words")
+    return " · ".join(notes)

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 
 from semtoken import ScoredModel
 from semtoken.bench.score_file.batches import facts_of
+from semtoken.bench.score_file.output import lines_beside
 from semtoken.cli.model import ModelOptions
-from semtoken.cli.score import _lines_beside
 from semtoken.cli.settings import Settings
 from semtoken.models.prompts import PROMPTS
 from tests import tiny
@@ -257,8 +257,8 @@ def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: s
 def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_path: Path) -> None:
     """The command is `score in.jsonl --schema ... -o in.csv`."""
     source = tmp_path / "in.jsonl"
-    assert _lines_beside(tmp_path / "in.csv", source, None, overwrite=False) == tmp_path / "in.scored.jsonl"
-    assert _lines_beside(tmp_path / "out.csv", source, None, overwrite=False) == tmp_path / "out.jsonl"
+    assert lines_beside(tmp_path / "in.csv", source, overwrite=False) == tmp_path / "in.scored.jsonl"
+    assert lines_beside(tmp_path / "out.csv", source, overwrite=False) == tmp_path / "out.jsonl"
 
 
 def test_lines_without_fields_or_states_are_not_taken_for_lines_with_them(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import semtoken as st
-from semtoken.cli.ask import summary
 from semtoken.core.scorer import scorer_for
+from semtoken.display import summary_line
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.integrations.events import evaluation
 from semtoken.web.block import BlockOptions, score_block
@@ -89,7 +89,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
     "card": lambda _: answer()._repr_html_(),
     "dict": lambda _: json.dumps(answer().to_dict(), ensure_ascii=False),
     "table": lambda _: st.to_frame([answer()]).to_csv(),
-    "ask": lambda _: summary(answer()),
+    "ask": lambda _: summary_line(answer()),
     "block of serve and proxy": lambda _: json.dumps(block(), ensure_ascii=False),
     "event": lambda _: json.dumps(evaluation(block())),
     "check": lambda folder: run("check", file_of(folder)),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits
-from semtoken.cli.ask import summary
 from semtoken.core.parts.newness import new_phrases, new_words
 from semtoken.core.parts.prose import LONG
+from semtoken.display import summary_line
 from semtoken.support.text import number, with_bounds
 from tests import tiny
 from tests.rows import each
@@ -66,7 +66,7 @@ def test_what_leads_depends_on_the_answer() -> None:
     short, sentence = answer("Lima"), answer("so it is Lima")
     long = answer("The capital of Peru is Lima, which lies at the coast of the Pacific.")
     assert len(short.tokens) < LONG <= len(long.tokens)
-    shown = {name: summary(scored) for name, scored in (("short", short), ("long", long))}
+    shown = {name: summary_line(scored) for name, scored in (("short", short), ("long", long))}
     assert shown["short"].startswith(
         f"confidence {number(1 - short.sequence_uncertainty, 2)}: probability of an answer that agrees"
     )
@@ -78,7 +78,7 @@ def test_what_leads_depends_on_the_answer() -> None:
         f"confidence {with_bounds(long.confidence, long.confidence_interval, digits=2)}: its least sure part is “"
     )
     assert shown["long"].endswith("%). What was asked is not known") and " · " not in shown["long"]
-    assert " · sequence uncertainty " in summary(sentence)
+    assert " · sequence uncertainty " in summary_line(sentence)
 
 
 VINSON = "The Vinson Massif is the highest mountain of which continent?"

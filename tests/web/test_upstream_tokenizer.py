@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from semtoken import ScoredModel
-from semtoken.cli.proxy import _ids_and_tokenizer
 from semtoken.support.almanac import almanac_path
-from semtoken.web.proxy.upstream_tokenizer import root_of, tokenizer_here, vllm_model
+from semtoken.web.proxy.upstream_tokenizer import ids_and_tokenizer, root_of, tokenizer_here, vllm_model
 from tests.replies.recorded import DATA
 from tests.rows import each
 from tests.web.asking import assert_holds, post
@@ -81,11 +80,11 @@ def test_vllm_is_asked_for_ids_if_its_tokenizer_is_here(exact: float) -> None:
 
 def test_what_is_typed_is_taken() -> None:
     with vllm(str(almanac_path())) as upstream:
-        assert _ids_and_tokenizer("auto", upstream.url, None) == (True, str(almanac_path()))
-        assert _ids_and_tokenizer("auto", upstream.url, "mine") == (True, "mine")
-        assert _ids_and_tokenizer("no", upstream.url, None) == (False, None)
-    assert _ids_and_tokenizer("yes", "http://127.0.0.1:9", "mine") == (True, "mine")
-    assert _ids_and_tokenizer("auto", "http://127.0.0.1:9", "mine") == (False, "mine")
+        assert ids_and_tokenizer("auto", upstream.url, None) == (True, str(almanac_path()))
+        assert ids_and_tokenizer("auto", upstream.url, "mine") == (True, "mine")
+        assert ids_and_tokenizer("no", upstream.url, None) == (False, None)
+    assert ids_and_tokenizer("yes", "http://127.0.0.1:9", "mine") == (True, "mine")
+    assert ids_and_tokenizer("auto", "http://127.0.0.1:9", "mine") == (False, "mine")
 
 
 def test_what_is_no_vllm_names_nothing() -> None:

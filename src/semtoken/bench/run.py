@@ -15,7 +15,7 @@ from semtoken.bench.models import Models
 from semtoken.bench.passes import reason_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedClustering, PlannedStep, clustering_of, make_plan
 from semtoken.bench.recorders import CellWork
-from semtoken.bench.settings import RunSettings, first_repeated
+from semtoken.bench.settings import RunSettings
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
     LOCK,
@@ -35,6 +35,7 @@ from semtoken.support.executors import Executor, LocalExecutor
 from semtoken.support.extras import require
 from semtoken.support.files.safe_files import writing_errors
 from semtoken.support.files.temporary import WORKING
+from semtoken.support.inputs import first_repeated
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +34,7 @@ from semtoken.methods.outside import is_outside, known_methods
 from semtoken.support.almanac import almanac_path
 from semtoken.support.extras import require
 from semtoken.support.files.safe_files import read_file
+from semtoken.support.inputs import first_repeated
 
 require("pydantic", extra="bench")
 
@@ -284,11 +284,6 @@ class RunSettings(Strict):
         embedded = bool(names) and all(name == ALMANAC for name in names)
         defaults = {"nli": ALMANAC if embedded else DEFAULT_NLI}
         return defaults | {"similarity": ALMANAC if embedded else DEFAULT_SIMILARITY} | dict(data)
-
-
-def first_repeated(names: Iterable[str]) -> str | None:
-    """The first name that occurs twice; None if none does."""
-    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def folder_name(label: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.choices import PartKind
-from semtoken.cli.console import dispute_line, out, print_json, print_scores, say
+from semtoken.cli.console import out, print_json, print_scores, say
 from semtoken.cli.loading import load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
@@ -77,6 +76,7 @@ def ask(
         raise UsageError("--alternatives and --no-chat-template read text only: leave them out with --image.")
     if missing := [path for path in image if not path.is_file()]:
         raise InvalidInputError(f"There is no image {missing[0]}.")
+    from semtoken.guarantees.apply import plain_record
     from semtoken.models.prompts import how_to_ask
 
     settings = in_use.settings
@@ -90,7 +90,7 @@ def ask(
 
     def show(number: int, result: ScoredAnswer) -> None:
         if as_json:
-            record = _record(asked[number], result, applied, parts)
+            record = plain_record(asked[number], result, applied, parts)
             if image:
                 record["messages"] = prompts[number]
             print_json(record)
@@ -121,26 +121,6 @@ def ask(
             say(RANKS, "dim")
         if applied is not None and applied.calibrator.threshold is not None:
             say(applied.calibrator.threshold.statement)
-
-
-def _record(
-    question: str, result: ScoredAnswer, applied: CalibratorInUse | None, parts: PartKind | None
-) -> dict[str, Any]:
-    """An answer as plain values, with its question and what the calibrator says of it."""
-    scores = result.to_dict()
-    record = {"question": question, "response": scores.pop("text"), **scores}
-    record["new_word_confidence"] = result.new_word_confidence(question)
-    if applied is not None:
-        record |= applied.block(result) | {"response": applied.shown(result)}
-    if record["response"] != result.text:  # it is held back, and so is all that quotes it
-        record["explanation"] = result.without_quotes().explanation
-        del record["tokens"], record["flags"]
-    elif parts is not None:
-        try:
-            record["parts"] = [part.to_dict() for part in result.parts(parts)]
-        except BudgetExceededError as error:
-            record["parts_refused"] = str(error)
-    return record
 
 
 def _loaded(choice: ModelChoice) -> ScoredModel:
@@ -189,11 +169,11 @@ def _print(
     from rich.padding import Padding
     from rich.text import Text
 
-    from semtoken.display import parts_table, shaded_text, token_table
+    from semtoken.display import parts_table, shaded_text, summary_line, token_table
 
     out().print(Text(question, style="bold"))
     hidden = applied is not None and applied.shown(result) != result.text
-    first, colon, rest = summary(result, hidden=hidden).partition(":")
+    first, colon, rest = summary_line(result, hidden=hidden).partition(":")
     out().print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
         say(f"  {applied.sentence(result)}")
@@ -205,7 +185,7 @@ def _print(
         tokens, parts, disputes = False, None, None
     print_scores(result)
     if disputes is not None:
-        lines = [dispute_line(dispute) for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
+        lines = [dispute.sentence for dispute in disputes if dispute.disagreement >= LEAST_DISAGREEMENT]
         for line in lines or ["what else the model considered says the same"]:
             say(f"  {line}")
     if tokens:
@@ -216,21 +196,3 @@ def _print(
         except BudgetExceededError as error:
             say(f"  without its parts: {error}", "dim")
     out().print()
-
-
-def summary(result: ScoredAnswer, *, hidden: bool = False) -> str:
-    """The numbers of an answer in one line, the confidence first; nothing quotes one that is hidden."""
-    from semtoken.core.parts.prose import is_sentence
-    from semtoken.support.text import CUT_OFF, number
-
-    notes = [(result.without_quotes() if hidden else result).summary]
-    if not is_sentence(result.text, result.n_tokens):  # of a sentence these two say how it might have been phrased
-        notes.append(f"sequence uncertainty {number(result.sequence_uncertainty)}")
-        notes.append(f"probability of these very words {number(math.exp(result.log_probability))}")
-    if result.truncated:
-        notes.append(CUT_OFF)
-    if result.empty:
-        notes.append("empty answer")
-    elif result.neutral_only:
-        notes.append("only function words")
-    return " · ".join(notes)

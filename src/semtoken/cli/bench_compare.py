@@ -9,15 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semtoken.cli.console import out, print_findings, say, tell
+from semtoken.cli.console import out, say, tell
 from semtoken.cli.loading import calibrator_of_rules, names_in
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
 from semtoken.cli.run_progress import run_progress
 from semtoken.cli.settings import NotNegative, Read, SettingsInUse
-from semtoken.errors import InvalidInputError, MissingExtra
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
-from semtoken.support.extras import only_errors, require_installed
+from semtoken.support.extras import only_errors
 from semtoken.support.files.safe_files import replace_text
 from semtoken.support.installation import cache_root
 
@@ -70,6 +70,7 @@ def compare(
         raise InvalidInputError(f"There is no file of scores {scores}.")
     model = choice.with_settings(in_use.settings)
     from semtoken.bench.settings import settings_with
+    from semtoken.bench.statistics.steps import require_similarity
     from semtoken.guarantees.labels import CONFIDENCE
 
     named = names_in(methods)
@@ -82,7 +83,7 @@ def compare(
         "limit": limit or None,
     }
     settings = settings_with(None, content, {"batch_size": BATCH_SIZE, **model.loading})
-    _require_similarity(settings)
+    require_similarity(settings.methods)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
     fitted = None if calibrator is None else calibrator_of_rules(calibrator, model.rules)
     with kept_run(settings, fitted, scores) as made:
@@ -93,24 +94,6 @@ def compare(
         for path in output:
             replace_text(path, texts[path.suffix])
             tell(f"Wrote {path}")
-
-
-def _require_similarity(settings: RunSettings) -> None:
-    """Refuse at once, and not after the answers are made, methods whose cross-encoder cannot be loaded here."""
-    from semtoken.bench.statistics.steps import STEP, steps_for
-    from semtoken.methods import METHODS
-
-    needing = [
-        name for name in settings.methods if any(STEP[s].asks == "similarity" for s in steps_for(METHODS[name].needs))
-    ]
-    if needing:
-        try:
-            require_installed("sentence_transformers", extra="similarity")
-        except MissingExtra as error:
-            others = ",".join(
-                name for name in settings.methods if name not in needing and name not in ("confidence", "stc")
-            )
-            raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {others}") from error
 
 
 @contextmanager
@@ -148,7 +131,8 @@ def _show(made: BenchReport) -> None:
 
     (cell,) = made.measured.cells
     say(summary(cell))
-    print_findings(made)
+    for finding in made.findings:
+        say(f"- {finding}")
     if cell.fewest < TOO_FEW:
         tell("No table is shown for so few answers: ask more questions.", style="yellow")
         return

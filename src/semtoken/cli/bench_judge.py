@@ -19,7 +19,7 @@ from semtoken.support.text import with_noun
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from semtoken.bench.judges import Agreement, Judge, Verdict
+    from semtoken.bench.judges import Agreement, Verdict
 
 
 def judge(
@@ -57,7 +57,7 @@ def judge(
         Verdicts from elsewhere: .csv or .jsonl with id and correct.
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.kinds import read_answers, write_verdicts
+    from semtoken.bench.judges.kinds import judges_from, read_answers, write_verdicts
     from semtoken.bench.judges.llm import LLMJudge
     from semtoken.support.files.record_files import STANDARD, as_file
 
@@ -73,7 +73,8 @@ def judge(
     _check_target(target, file, overwrite=overwrite)
     with as_file(file) as readable:
         items = read_answers(readable)
-    chosen = _judges(judges, options, [item.question.id for item in items])
+    wanted = [_parsed(judge) if judge.startswith("{") else judge for judge in dict.fromkeys(judges)]
+    chosen = judges_from(wanted, options, [item.question.id for item in items])
     verdicts: dict[str, list[Verdict]] = {}
     for chosen_judge in chosen:
         if isinstance(chosen_judge, LLMJudge):
@@ -86,23 +87,11 @@ def judge(
     if len(chosen) > 1:
         console.print()
         console.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
-    _tell_spent(chosen)
+    for chosen_judge in chosen:
+        if isinstance(chosen_judge, LLMJudge):
+            tell(chosen_judge.spent_sentence)
     if str(target) != STANDARD:
         tell(f"{with_noun(len(items), 'answer')} in {target}.")
-
-
-def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
-    """The judges that were asked for; an option for a judge that was not asked for adds it."""
-    from semtoken.bench.judges.kinds import judge_from
-    from semtoken.bench.settings import first_repeated
-
-    given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
-    kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
-    settings = [_parsed(kind) if kind.startswith("{") else {"kind": kind, **given.get(kind, {})} for kind in kinds]
-    chosen: list[Judge] = [judge_from(own, ids=ids) for own in settings]
-    if twice := first_repeated(chosen_judge.name for chosen_judge in chosen):
-        raise InvalidInputError(f"Two judges have the name {twice!r}; give one another 'name'.")
-    return chosen
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -144,17 +133,3 @@ def _agreement_table(pairs: Sequence[Agreement]) -> Table:
         shares = (f"{pair.agreement:.1%}", f"{pair.kappa:.3f}")
         table.add_row(pair.first, pair.second, *(f"{n:,}" for n in counts), *shares)
     return table
-
-
-def _tell_spent(judges: Sequence[Judge]) -> None:
-    """Say what a language model took, new replies only."""
-    from semtoken.bench.judges.llm import LLMJudge
-
-    for used_judge in judges:
-        if isinstance(used_judge, LLMJudge):
-            spent = used_judge.spent
-            tell(
-                f"{used_judge.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
-                f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
-                f"completion tokens; {used_judge.relied_on.replies - spent.replies:,} replies from disk."
-            )

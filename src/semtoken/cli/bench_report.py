@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import counting, out, plain_table, print_findings, tell
+from semtoken.cli.console import counting, out, plain_table, say, tell
 from semtoken.cli.parameters import JudgeNamed, OwnScores, TestedCalibrator, ToFolder
 from semtoken.cli.settings import Count
 from semtoken.errors import InvalidInputError
@@ -94,7 +94,8 @@ def _show(made: BenchReport) -> None:
     """The main result and the overview."""
     from rich.text import Text
 
-    print_findings(made)
+    for finding in made.findings:
+        say(f"- {finding}")
     overview = next(table for table in made.tables if table.name == "overview")
     wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
     numbers = overview.header[overview.left :]

@@ -134,9 +134,8 @@ def check(
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
     try:
         if as_json:
-            for record in (
-                (answer.to_dict() for answer in checked.answers[:limit]) if fields is None else fields[:limit]
-            ):
+            records = [answer.to_dict() for answer in checked.answers[:limit]] if fields is None else fields[:limit]
+            for record in records:
                 print_json(record)
         elif fields is None:
             _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)

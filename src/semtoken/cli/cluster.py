@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -81,6 +80,7 @@ def make(
 def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path | None]:
     """Number of clusters -> where they go. Places that cannot be written are found before the work."""
     from semtoken.clustering.cache import directory
+    from semtoken.support.files.artifacts import check_target
     from semtoken.support.files.safe_files import check_place
 
     numbers = dict.fromkeys(n_clusters)
@@ -91,18 +91,6 @@ def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path |
     for target in filter(None, targets.values()):
         check_target(target)
     return targets
-
-
-def check_target(target: Path) -> None:
-    """Raise `InvalidInputError` unless a folder of clusters can be put there."""
-    import os
-
-    from semtoken.support.files.artifacts import check_replaceable
-
-    check_replaceable(target)
-    existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")
 
 
 def parse_bytes(text: str) -> int:
@@ -174,35 +162,17 @@ def show(
         raise UsageError("--model has no effect with --clusters: leave one of them out.")
     model, revision = name_and_revision(model or ALMANAC)
     token_clusters = _load(clusters, model, revision)
-    ids = token_clusters.find(text)
-    groups = dict.fromkeys(int(token_clusters.labels[i]) for i in ids)
-    texts = token_clusters.vocabulary.texts
-    tokens = {label: [i for i in ids if token_clusters.labels[i] == label] for label in groups}
-    for own in tokens.values():
-        members = [texts[i] for i in token_clusters.cluster_ids(own[0])]
-        title = ", ".join(repr(texts[i]) for i in own)
+    for own, members in token_clusters.clusters_of(text):
+        title = ", ".join(map(repr, own))
         out().print(f"{title}  cluster of {len(members):,}", style="bold", markup=False)
         out().print("  " + "  ".join(map(repr, members)), markup=False)
 
 
 def _load(clusters: str | None, model: str, revision: str | None) -> TokenClusters:
     from semtoken import TokenClusters
+    from semtoken.clustering.cache import kept_for
 
     if clusters is not None or model == ALMANAC:
         return TokenClusters.from_pretrained(clusters or ALMANAC, revision=revision)
-    return _kept_for(model, revision)
-
-
-def _kept_for(model: str, revision: str | None) -> TokenClusters:
-    """The newest clusters in the cache that were made from the weights of a model."""
-    from semtoken import TokenClusters
-    from semtoken.clustering.cache import list_cached
-    from semtoken.clustering.tables import read_table
-
     require_model(model, revision)
-    for entry in list_cached():
-        kept = TokenClusters.from_pretrained(entry.path)
-        table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
-        if kept.provenance.get("content_hash") == table.content_hash:
-            return kept
-    raise InvalidInputError(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
+    return kept_for(model, revision)

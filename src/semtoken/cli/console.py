@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from semtoken.bench.report.content import BenchReport
     from semtoken.core.results import ScoredAnswer
-    from semtoken.models.probing import Dispute
 
 SETTLED, FEWEST_PIECES = 10.0, 3
 """No time left is shown before so many seconds and pieces: until then it is no estimate."""
@@ -87,12 +85,14 @@ def tell(message: str, style: str = "") -> None:
     err().print(untrusted(message, style), soft_wrap=True)
 
 
-def print_findings(made: BenchReport) -> None:
-    """The sentences of a report that say what came of a run."""
-    for section in made.sections:
-        if section.name in ("main_result", "calibrator", "controls"):
-            for line in section.lines:
-                say(f"- {line}")
+def agrees(question: str) -> bool:
+    """Ask a person a question of yes or no; where nobody answers it is no."""
+    from rich.prompt import Confirm
+
+    try:
+        return Confirm.ask(question, console=err(), default=False)
+    except EOFError:
+        return False
 
 
 def print_scores(answer: ScoredAnswer) -> None:
@@ -101,14 +101,6 @@ def print_scores(answer: ScoredAnswer) -> None:
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
         scores = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
         say("  " + " · ".join(scores), "dim")
-
-
-def dispute_line(dispute: Dispute) -> str:
-    """A line on the tokens that competed at a step: at "Istanbul" the model also considered "Ankara" (9%)."""
-    others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
-    named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
-    part = visible(dispute.part.text.strip())
-    return f"at “{part}” the model also considered {named}" if named else f"at “{part}” it was least sure"
 
 
 def _bar(*, count: bool) -> Progress:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +21,6 @@ from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
     from semtoken.decisions.remote import Asker
-    from semtoken.decisions.running import DecisionJob
 
 
 def decide(
@@ -96,19 +93,11 @@ def decide(
         else:
             written = job.run(load(), 1 if server is None else AT_ONCE)
     except (SemtokenError, OSError, KeyboardInterrupt):
-        _tell_kept(job)
+        if count := job.kept():
+            again = "the same command without --force" if overwrite else "the same command"
+            tell(f"{with_noun(count, 'line')} in {output}: {again} goes on from there.", style="yellow")
         raise
     tell(f"{with_noun(written, 'line')} written to {output}.")
-
-
-def _tell_kept(job: DecisionJob) -> None:
-    """Say how to go on with the lines that a stopped run leaves, if there are any."""
-    kept = replace(job, overwrite=False)
-    with suppress(SemtokenError, OSError):  # then nothing of this job is there
-        kept.check()
-        if count := sum(1 for _ in job.items()) - kept.lines_left():
-            again = "the same command without --force" if job.overwrite else "the same command"
-            tell(f"{with_noun(count, 'line')} in {job.target}: {again} goes on from there.", style="yellow")
 
 
 def _asker(choice: ModelChoice, server: NamedServer | None) -> Asker:

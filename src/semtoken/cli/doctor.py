@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semtoken.web.doctor import Diagnosis
-    from semtoken.web.doctor.diagnosis import Page
 
 SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red")}
 
@@ -137,40 +136,15 @@ def _pages(diagnosis: Diagnosis) -> Table:
     table = plain_table("endpoint", "answers", "log-probabilities per token", "shape")
     for page in diagnosis.pages:
         answers = "yes" if page.answers else page.reason or "no"
-        table.add_row(page.path, untrusted(answers), untrusted(_counts(page)), page.format or "")
+        table.add_row(page.path, untrusted(answers), untrusted(page.counts), page.format or "")
     return table
-
-
-def _counts(page: Page) -> str:
-    if not page.answers:
-        return ""
-    if page.silent:
-        return "asked for and left out"
-    refused = [attempt.asked for attempt in page.tried if attempt.given is None and attempt.asked > page.most]
-    if not page.most:
-        return "refused"
-    whole = any(attempt.asked == -1 and attempt.given for attempt in page.tried)
-    return f"{page.most:,}" + (" (asked for -1)" if whole else f" ({min(refused):,} rejected)" if refused else "")
 
 
 def _facts(diagnosis: Diagnosis) -> Table:
     table = plain_table("", "")
     table.show_header = False
-    if diagnosis.best is not None:
-        table.add_row("engine", untrusted(f"{diagnosis.engine.name} (by {diagnosis.recognised_by})"))
-        table.add_row("numbers", untrusted(f"{diagnosis.numbers.distribution} ({diagnosis.numbers.reason})"))
-    if diagnosis.tokens is not None:
-        ids = {"always": "yes", "on request": f"on request ({', '.join(diagnosis.tokens.id_fields)})", None: "no"}
-        table.add_row("token ids", ids[diagnosis.tokens.ids])
-        table.add_row("token bytes", "yes" if diagnosis.tokens.bytes else "no")
-    if diagnosis.streaming is not None:
-        carried = "with log-probabilities" if diagnosis.streaming.log_probs else "without log-probabilities"
-        table.add_row("streams", carried if diagnosis.streaming.streams else "no")
-        table.add_row("log-probabilities of prompts", ", ".join(diagnosis.prompt_log_probs) or "no")
-    if diagnosis.tokenizer is not None:
-        fits = "fits" if diagnosis.tokenizer.fits else "another one"
-        table.add_row("tokenizer", f"{fits} ({diagnosis.tokenizer.n_tokens} tokens compared)")
-    table.add_row("requests sent", str(diagnosis.requests))
+    for name, fact in diagnosis.facts.items():
+        table.add_row(name, untrusted(fact))
     return table
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from semtoken.choices import ModelOrigin
-from semtoken.cli.console import err, out, plain_table, tell
+from semtoken.cli.console import agrees, err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
 from semtoken.support.checkpoints.sources import (
     CATALOGUE,
@@ -74,11 +74,7 @@ def _ask(entry: CatalogueModel) -> bool:
     lines = (" ".join(line.split()) for line in text.splitlines())
     with out().pager():
         out().print("\n".join(line for line in lines if line), markup=False)
-    from rich.prompt import Confirm
-
-    return Confirm.ask(
-        f"{entry.title} comes under the {entry.licence}. Do you accept them?", console=err(), default=False
-    )
+    return agrees(f"{entry.title} comes under the {entry.licence}. Do you accept them?")
 
 
 def _list() -> None:

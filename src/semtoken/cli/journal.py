@@ -6,11 +6,11 @@ import re
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from semtoken.cli.console import out, print_json, say, tell
+from semtoken.cli.console import agrees, out, print_json, say, tell
 from semtoken.cli.journals import open_journal
 from semtoken.cli.parameters import Force, Json, Limit, ToFile
 from semtoken.cli.settings import Read, SettingsInUse, path_of
@@ -53,7 +53,7 @@ def show(
         Number of entries.
     """
     from semtoken.core.results.confidence import RANKS
-    from semtoken.guarantees.journal.entries import record_of, when
+    from semtoken.guarantees.journal.entries import line_of, record_of, when
     from semtoken.guarantees.journal.labels import labels_of
 
     journal = open_journal(journal_url(url, in_use))
@@ -61,52 +61,23 @@ def show(
     given = labels_of(journal, rows[-1]["n"], rows[0]["n"]) if rows else {}
     counts = journal.size()
     if as_json:
-        used = [
-            {"checksum": use.checksum, "since": when(use.since), "n": use.calibrator.n, "guarantee": _guarantee(use)}
-            for use in journal.in_use()
-        ]
-        print_json({"size": asdict(counts), "calibrators": used})
+        print_json({"size": asdict(counts), "calibrators": [use.to_dict() for use in journal.in_use()]})
         for row in rows:
             print_json(record_of(row, given.get(row["n"], {})))
         return
-    people = "1 person" if counts.reviewers == 1 else f"{counts.reviewers} people"
-    say(
-        f"{with_noun(counts.entries, 'entry')}, {counts.sampled:,} of them in the random sample; "
-        f"{with_noun(counts.labels, 'label')} by {people}; {counts.bytes / 2**20:,.1f} MiB."
-    )
+    say(counts.sentence)
     if counts.first is not None and counts.last is not None:
         out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
         facts = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        say("  ".join((*facts, _guarantee(use))))
+        say("  ".join((*facts, use.guarantee)))
     for row in rows:
-        say(f"{when(row['at'])[:19].replace('T', ' ')}  {_row_text(row)}")
+        say(f"{when(row['at'])[:19].replace('T', ' ')}  {line_of(row)}")
         if row["answer"] is not None:
             said = f"{row['question'] or ''} -> {row['answer']}"
             say(f"    {' '.join(said.split())[:300]}", "dim")
     if any(row["confidence"] is not None and row["probability_correct"] is None for row in rows):
         say(RANKS, "dim")
-
-
-def _guarantee(use: Any) -> str:
-    threshold = use.calibrator.threshold
-    return "no guarantee" if threshold is None else str(threshold.statement)
-
-
-def _row_text(row: dict[str, Any]) -> str:
-    from semtoken.support.text import with_bounds
-
-    parts = [row["source"], row["model"] or "", "sample" if row["sampled"] else ""]
-    if row["unscored"] is not None:
-        parts.append(f"no score: {row['unscored']}")
-    elif row["confidence"] is not None:
-        sure = row["confidence"]
-        low, high = (sure if row[end] is None else row[end] for end in ("confidence_lower", "confidence_upper"))
-        parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
-    if row["probability_correct"] is not None:
-        parts.append(f"probability {100 * row['probability_correct']:.0f}%")
-    parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
-    return " · ".join(filter(None, parts))
 
 
 def export(
@@ -191,24 +162,10 @@ def delete(
     before = None if older_than is None else max(0.0, time.time() - seconds_of(older_than))
     spool = path_of(in_use.settings.journal.spool)
     journal = open_journal(journal_url(url, in_use), spool)
-    if not yes:
-        _ask(f"Delete these entries of {journal.name} for good?")
+    if not yes and not agrees(f"Delete these entries of {journal.name} for good?"):
+        raise InvalidInputError("Nothing was deleted: say yes, or give --yes.")
     deleted = journal.delete(before=before, person=person, spool=spool)
     tell(f"{with_noun(deleted, 'entry')} deleted. Files that were exported before keep their texts.")
-
-
-def _ask(question: str) -> None:
-    """Stop here unless a person says yes."""
-    from rich.prompt import Confirm
-
-    from semtoken.cli.console import err
-
-    try:
-        agreed = Confirm.ask(question, console=err(), default=False)
-    except EOFError:
-        agreed = False
-    if not agreed:
-        raise InvalidInputError("Nothing was deleted: say yes, or give --yes.")
 
 
 def seconds_of(age: str) -> float:

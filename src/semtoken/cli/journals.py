@@ -91,21 +91,8 @@ def kept_answers(url: str | None, rules: JournalSection, source: str) -> Iterato
         yield AnswerKeeper(recording, writer)
     finally:
         writer.close()
-        figures = writer.figures
-        if figures.dropped:
-            tell(f"{figures.dropped:,} answers could not be kept in {journal.name}.", style="yellow")
-        if figures.set_aside:
-            tell(
-                f"{figures.set_aside:,} answers can never be written to {journal.name}: they are in "
-                f"{writer.set_aside_file}.",
-                style="yellow",
-            )
-        if figures.problem is not None:
-            tell(
-                f"{journal.name} takes nothing now ({figures.problem}): the next command that opens it brings "
-                "the answers in.",
-                style="yellow",
-            )
+        for loss in writer.losses:
+            tell(loss, style="yellow")
         journal.close()
 
 

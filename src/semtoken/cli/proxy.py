@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, calibrator_slots, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, load_calibrator, one_pass, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
 from semtoken.cli.server import named_server
@@ -56,6 +56,7 @@ def proxy(
     from semtoken.web.callers import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
+    from semtoken.web.proxy.upstream_tokenizer import ids_and_tokenizer
     from semtoken.web.running import listen, run, run_workers
 
     if workers > (most := WORKERS_EACH * (os.cpu_count() or 1)):
@@ -65,7 +66,7 @@ def proxy(
     server = named_server(base_url, None, in_use, variable=True)
     if server is None:
         raise UsageError("Name the server: --base-url URL, base_url under [endpoint], or OPENAI_BASE_URL.")
-    token_ids, tokenizer = _ids_and_tokenizer(endpoint.token_ids, server.url, tokenizer)
+    token_ids, tokenizer = ids_and_tokenizer(endpoint.token_ids, server.url, tokenizer, tell)
     asking = ProxySettings(
         server.url,
         top_logprobs=endpoint.top_logprobs,
@@ -103,27 +104,6 @@ def proxy(
         run_workers(make, workers, listener, ready, grace=limits.shutdown_seconds, limits=connections)
 
 
-def _ids_and_tokenizer(wanted: str, upstream: str, tokenizer: str | None) -> tuple[bool, str | None]:
-    """The decision whether to ask for ids, and the tokenizer that reads them: as typed, else by what vLLM serves."""
-    from semtoken.web.proxy.settings import ProxySettings
-    from semtoken.web.proxy.upstream_tokenizer import tokenizer_here, vllm_model
-
-    if wanted == "no" or (wanted == "yes" and tokenizer):
-        return wanted == "yes", tokenizer
-    model = vllm_model(ProxySettings(upstream).base)
-    if model is None or tokenizer:
-        return wanted == "yes" or model is not None, tokenizer
-    found = tokenizer_here(model)
-    if found is None:
-        tell(
-            f"The upstream is vLLM with {model}, whose tokenizer was not found on this machine. Intervals are wider "
-            "without it: name it with --tokenizer."
-        )
-        return wanted == "yes", None
-    tell(f"The upstream is vLLM: it is asked for token ids, and the tokenizer is that in {found}.")
-    return True, found
-
-
 def _application(
     asking: ProxySettings,
     tokenizer: str | None,
@@ -134,6 +114,7 @@ def _application(
     from semtoken.core.given_tokens import as_tokens
     from semtoken.core.scorer import scorer_for
     from semtoken.guarantees import Fingerprint
+    from semtoken.web.calibrators import calibrator_slots
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.upstream_tokenizer import loaded_tokenizer
 

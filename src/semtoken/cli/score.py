@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -38,7 +37,6 @@ from semtoken.support.text import with_noun
 if TYPE_CHECKING:
     from semtoken import ScoredModel
     from semtoken.bench.score_file import Annotate, Progress, ScoreItems, ScoringJob
-    from semtoken.core.results import ScoredAnswer
     from semtoken.support.executors import Executor
 
 
@@ -74,6 +72,7 @@ def score(
         Also write the score of each token.
     """
     from semtoken.bench.score_file import ScoringJob
+    from semtoken.bench.score_file.output import lines_beside
     from semtoken.replies.checking.fields import read_schema
     from semtoken.support.files.record_files import STANDARD
 
@@ -88,10 +87,12 @@ def score(
     named = in_use.settings.executor
     check_executor(named, None, files=STANDARD not in (str(file), str(target)) and not file.is_dir())
     fields = None if schema is None else read_schema(schema)
+    if fields is not None and parts not in (None, "field"):
+        raise UsageError(f"--schema is about fields; leave out --parts {parts}.")
     generation = {"max_new_tokens": max_tokens, "stop_at_newline": False}
     scoring = _Scoring(model, generation, no_chat_template, calibrator, fields)
     with _lines_of(file, fields) as readable:
-        lines = target if fields is None else _lines_beside(target, file, parts, overwrite=overwrite)
+        lines = target if fields is None else lines_beside(target, file, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
             target=lines,
@@ -121,49 +122,19 @@ def _print_lines(lines: bytes) -> None:
     sys.stdout.flush()
 
 
-@contextmanager
-def _lines_of(source: Path, schema: dict[str, Any] | None) -> Iterator[Path]:
+def _lines_of(source: Path, schema: dict[str, Any] | None) -> AbstractContextManager[Path]:
     """The file of a source; of a folder of images a temporary one, which asks for the fields of each."""
-    from semtoken.replies.checking.fields import scan_records
+    from semtoken.replies.checking.fields import lines_of_scans
     from semtoken.support.files.images import scans_in
-    from semtoken.support.files.record_files import as_file, write_records
+    from semtoken.support.files.record_files import as_file
 
     if not source.is_dir() or schema is None:
-        with as_file(source) as file:
-            yield file
-        return
+        return as_file(source)
     scans = scans_in(source)
     if scans.left_out:
         some = ", ".join(scans.left_out[:3]) + (", ..." if len(scans.left_out) > 3 else "")
         tell(f"{len(scans.left_out):,} of the files in {source} are no images and are left out: {some}.")
-    asked = scan_records(scans, schema)
-    with TemporaryDirectory() as folder:
-        write_records(Path(folder) / "scans.jsonl", asked)
-        yield Path(folder) / "scans.jsonl"
-
-
-def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
-    """The place of the scored lines of a table of fields; the target itself if that is no table."""
-    from semtoken.bench.score_file.output import OutputFile
-    from semtoken.support.files.outputs import check_own
-    from semtoken.support.files.record_files import LINES, STANDARD, format_of
-
-    if parts not in (None, "field"):
-        raise UsageError(f"--schema is about fields; leave out --parts {parts}.")
-    if str(target) == STANDARD or format_of(target) == LINES:
-        return target
-    lines = target.with_suffix(".jsonl")
-    # The lines would overwrite the questions that they are made from.
-    if lines.absolute() == source.absolute():
-        lines = target.with_suffix(".scored.jsonl")
-    if not overwrite:  # the table is written whole each time, and somebody may have corrected it
-        check_own(target, "score")
-    elif lines.exists() and not OutputFile(lines).settings_path.exists():
-        raise InvalidInputError(
-            f"{lines}, where the lines of {target.name} go, exists, and `semtoken score` did not write it: --force "
-            "replaces only the table. Choose another output."
-        )
-    return lines
+    return lines_of_scans(scans, schema)
 
 
 def _conclude_fields(lines: Path, target: Path) -> None:
@@ -214,19 +185,11 @@ class _Scoring:
 
     def of(self, stc: ScoredModel) -> tuple[ScoreItems, Annotate | None]:
         """The same of its model, loaded: a calibrator adds the probability and the decision, a schema the fields."""
-        from semtoken.bench.score_file.batches import batch_scorer
+        from semtoken.bench.score_file.batches import annotator, batch_scorer
 
         applied = load_calibrator_for(stc, self.calibrator, self.choice.name)
         score_batch = batch_scorer(stc, self.choice.name, raw=self.raw, **self.generation)
-        if self.schema is None:
-            return score_batch, None if applied is None else applied.block
-        from semtoken.replies.checking.fields import field_records
-
-        def fields(answer: ScoredAnswer) -> dict[str, Any]:
-            # As a reply names it: a calibrator of these fields is for this model.
-            return {"parts": field_records(answer.with_fields(model=self.choice.name), self.schema, applied)}
-
-        return score_batch, fields
+        return score_batch, annotator(self.choice.name, applied, self.schema)
 
 
 def _name_built_in(model: ModelChoice) -> None:
@@ -250,10 +213,8 @@ def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
         with counting("scoring", so_far.total, so_far.done) as progress:
             reached = go_on(progress)
         tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
-    bad = job.bad_lines()
-    if (first := next(bad, None)) is not None:
-        count = with_noun(1 + sum(1 for _ in bad), "line")
-        tell(f"Warning: {count} could not be scored. Line {first.number}: {first.reason.rstrip('.')}.", style="yellow")
+    if job.warning:
+        tell(f"Warning: {job.warning}", style="yellow")
 
 
 def _here(job: ScoringJob, scoring: _Scoring) -> Callable[[Callable[[int], None]], Progress]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, calibrator_slots, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, load_calibrator_for
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port
@@ -56,6 +56,7 @@ def serve(
         _serve_agents(model, of_answers)
         return
     from semtoken.models.prompts import how_to_ask, template_of
+    from semtoken.web.calibrators import calibrator_slots
     from semtoken.web.callers import hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import ServeLimits, serve_app

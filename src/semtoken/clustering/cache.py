@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from semtoken.clustering.matrices import Origin
@@ -124,6 +125,18 @@ def find(
         else:
             return clusters
     return None
+
+
+def kept_for(model: str, revision: str | None = None) -> TokenClusters:
+    """The newest clusters in the cache that were made from the weights of a model; `InvalidInputError` if there are
+    none.
+    """
+    for entry in list_cached():
+        kept = TokenClusters.from_pretrained(entry.path)
+        table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
+        if kept.provenance.get("content_hash") == table.content_hash:
+            return kept
+    raise InvalidInputError(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
 
 
 def store(clusters: TokenClusters) -> Path:

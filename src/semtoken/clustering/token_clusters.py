@@ -357,6 +357,16 @@ class TokenClusters:
         hint = did_you_mean(normalize(text), dict.fromkeys(self.vocabulary.normalized))
         raise InvalidInputError(f"No single token is spelled {text!r}{hint}; longer words are made of several.")
 
+    def clusters_of(self, text: str) -> list[tuple[list[str], list[str]]]:
+        """The clusters of the tokens that are spelled like a text (see `find`): for each cluster the texts of those
+        tokens, and of all tokens in it.
+        """
+        groups: dict[int, list[int]] = {}
+        for token_id in self.find(text):
+            groups.setdefault(int(self.labels[token_id]), []).append(token_id)
+        texts = self.vocabulary.texts
+        return [([texts[i] for i in own], [texts[i] for i in self.cluster_ids(own[0])]) for own in groups.values()]
+
     @property
     def signature(self) -> str:
         """One line that says how the clusters were made; what is unknown is left out."""

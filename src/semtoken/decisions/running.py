@@ -20,7 +20,7 @@ from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.records import AskedQuestion, answer_values, first_line, records_of
 from semtoken.decisions.remote import Asker
-from semtoken.errors import InvalidInputError
+from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.models.base import Backend
 from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, LinesWork, append_in_order
 from semtoken.support.files.safe_files import (
@@ -103,6 +103,14 @@ class DecisionJob:
     def lines_left(self) -> int:
         """The number of lines of the input without an answer; a cut-off last line of the output does not count."""
         return max(0, sum(1 for _ in self.items()) - self._count_lines())
+
+    def kept(self) -> int:
+        """The number of lines that a stopped run of this job left in the output; 0 where that is another job's."""
+        job = replace(self, overwrite=False)
+        with suppress(SemtokenError, OSError):
+            job.check()
+            return sum(1 for _ in job.items()) - job.lines_left()
+        return 0
 
     def _count_lines(self) -> int:
         if self.overwrite or not self.target.exists():

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.choices import PartKind
 from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results import ScoredAnswer
-from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.errors import BudgetExceededError, CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.calibrator import NAME, Calibrator, read_calibrator, to_bytes
 from semtoken.guarantees.curves import LOWEST
 from semtoken.guarantees.exact import percent
@@ -211,6 +212,29 @@ class CalibratorInUse:
             f"{sentence} It accepts {int(accepted.sum()):,} of {labels.size:,} answers. {claim.kind.among} {seen}; "
             f"guaranteed: at most {percent(claim.alpha)}: {verdict}."
         )
+
+
+def plain_record(
+    question: str, answer: ScoredAnswer, calibrator: CalibratorInUse | None = None, parts: PartKind | None = None
+) -> dict[str, Any]:
+    """An answer as plain values, with its question, what a calibrator says of it, and the parts of a kind.
+
+    Where the calibrator shows another text in place of the answer, nothing that quotes the answer is in it.
+    """
+    scores = answer.to_dict()
+    record = {"question": question, "response": scores.pop("text"), **scores}
+    record["new_word_confidence"] = answer.new_word_confidence(question)
+    if calibrator is not None:
+        record |= calibrator.block(answer) | {"response": calibrator.shown(answer)}
+    if record["response"] != answer.text:  # it is held back, and so is all that quotes it
+        record["explanation"] = answer.without_quotes().explanation
+        del record["tokens"], record["flags"]
+    elif parts is not None:
+        try:
+            record["parts"] = [part.to_dict() for part in answer.parts(parts)]
+        except BudgetExceededError as error:
+            record["parts_refused"] = str(error)
+    return record
 
 
 def _number(value: float) -> float | None:

@@ -9,6 +9,7 @@ import math
 import numbers
 import operator
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -138,3 +139,8 @@ def _range(low: float | None, high: float | None) -> str:
 
 def _refuse(name: str, wanted: str, value: Any) -> NoReturn:
     raise InvalidInputError(f"'{name}' must be {wanted}, got {shown(value)}.")
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs twice; None if none does."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)

@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
@@ -13,9 +14,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.errors import InvalidInputError, SemtokenError
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.web.callers import Gate, answer_guarded
-from semtoken.web.running import on_hangup, tell_the_others
+from semtoken.web.running import on_hangup, shared_folder, tell_the_others
 from semtoken.web.wire import ApiError
 
 logger = logging.getLogger("semtoken.calibrator")
@@ -138,6 +141,32 @@ class CalibratorSlot(Generic[Kind]):
 def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Kind]:
     """A slot that holds a calibrator; a slot is returned as it is."""
     return calibrator if isinstance(calibrator, CalibratorSlot) else CalibratorSlot(calibrator)
+
+
+def calibrator_slots(
+    of_answers: Path | None, of_decisions: Path | None, load: Callable[[Path | None], CalibratorInUse | None]
+) -> tuple[CalibratorSlot[CalibratorInUse], CalibratorSlot[DecisionCalibrator]]:
+    """The calibrators of a server, each in a slot that SIGHUP fills again; `load` loads one of answers."""
+
+    def load_for_decisions(directory: Path | None) -> DecisionCalibrator | None:
+        return None if directory is None else DecisionCalibrator.load(directory)
+
+    answers = _slot(of_answers, load, CalibratorInUse.save, "calibrators")
+    decisions = _slot(of_decisions, load_for_decisions, DecisionCalibrator.save, "decision-calibrators")
+    reload_on_hangup(answers, decisions)
+    return answers, decisions
+
+
+def _slot(
+    directory: Path | None,
+    load: Callable[[Path | None], Kind | None],
+    save: Callable[[Kind, Path], None],
+    name: str,
+) -> CalibratorSlot[Kind]:
+    """A slot with the calibrator of a folder, empty without one; the processes of one server share it by its name."""
+    folder = shared_folder(name)
+    shared = None if folder is None else SharedPlace(folder, load, save)
+    return CalibratorSlot(load(directory), partial(load, directory), shared=shared)
 
 
 def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:

@@ -17,6 +17,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, normalize_answer
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import VERDICTS, read_rows, write_records
+from semtoken.support.inputs import first_repeated
 
 require("pydantic", extra="bench")
 
@@ -272,6 +273,23 @@ def judge_from(
     if isinstance(judge, LLMJudge):
         _ = judge.url  # an address that cannot be used is refused before other judges have worked
     return judge
+
+
+def judges_from(
+    wanted: Sequence[str | Mapping[str, Any]], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]
+) -> list[KnownJudge]:
+    """Make judges of kinds or settings, for answers with these ids.
+
+    `options` has settings by the kind of a judge, None where one is not given: they are for the judge that is wanted by
+    its kind alone, and add it where it is not. `InvalidInputError` as in `judge_from`, or if two have one name.
+    """
+    given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
+    added = [kind for kind, values in given.items() if values and kind not in wanted]
+    settings = [{"kind": one, **given.get(one, {})} if isinstance(one, str) else one for one in (*wanted, *added)]
+    judges = [judge_from(own, ids=ids) for own in settings]
+    if twice := first_repeated(judge.name for judge in judges):
+        raise InvalidInputError(f"Two judges have the name {twice!r}; give one another 'name'.")
+    return judges
 
 
 def _checked(settings: str | Mapping[str, Any]) -> KnownJudge:

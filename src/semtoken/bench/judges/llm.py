@@ -133,6 +133,16 @@ class LLMJudge(JudgeBase):
         return self._relied_on
 
     @property
+    def spent_sentence(self) -> str:
+        """What its verdicts took, as a sentence: new replies with their tokens, and replies from disk."""
+        spent = self.spent
+        return (
+            f"{self.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
+            f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
+            f"completion tokens; {self.relied_on.replies - spent.replies:,} replies from disk."
+        )
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """The model, its address and the form of the request. Speed, folders and the key do not decide verdicts."""
         return {"kind": self.kind, "url": self.url, "system": SYSTEM, **self._options, "model": self.model}

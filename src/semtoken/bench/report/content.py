@@ -108,6 +108,12 @@ class BenchReport:
         return [table for section in self.sections for table in (*section.tables, *section.folded)]
 
     @property
+    def findings(self) -> list[str]:
+        """The sentences that say what came of a run: its main result, the calibrator, the controls."""
+        named = ("main_result", "calibrator", "controls")
+        return [line for section in self.sections if section.name in named for line in section.lines]
+
+    @property
     def plots(self) -> list[Plot]:
         """The plots of all sections, in order."""
         return [plot for section in self.sections for plot in section.plots]

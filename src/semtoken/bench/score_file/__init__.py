@@ -40,6 +40,7 @@ from semtoken.support.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, fo
 from semtoken.support.files.safe_files import check_writable, replace_text
 from semtoken.support.files.strict_json import dump_json
 from semtoken.support.inputs import instance, listed
+from semtoken.support.text import with_noun
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
@@ -223,6 +224,15 @@ class ScoringJob:
         for record in read_records(self.target):
             if record.fields.get("error") is not None:
                 yield BadLine(int(record.fields["line"]), str(record.fields["error"]))
+
+    @property
+    def warning(self) -> str:
+        """A sentence on the lines of a finished output that could not be scored; empty where all were."""
+        bad = self.bad_lines()
+        if (first := next(bad, None)) is None:
+            return ""
+        count = with_noun(1 + sum(1 for _ in bad), "line")
+        return f"{count} could not be scored. Line {first.number}: {first.reason.rstrip('.')}."
 
     def _check_finished_table(self, total: int) -> Progress:
         facts_and_rows = read_facts(self.target)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from semtoken.bench.score_file import ScoreItems, score_items
+from semtoken.bench.score_file import Annotate, ScoreItems, score_items
 from semtoken.bench.score_file.lines import Item
 from semtoken.core.results import ScoredAnswer
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.models.prompts import how_to_ask
+from semtoken.replies.checking.fields import field_records
 from semtoken.scored_model import ScoredModel
 
 
@@ -47,6 +49,23 @@ def batch_scorer(
         return [results[item.number] for item in items]
 
     return score_batch
+
+
+def annotator(
+    model: str, calibrator: CalibratorInUse | None = None, schema: Mapping[str, Any] | None = None
+) -> Annotate | None:
+    """Make the function that adds to a line what a calibrator says of its answer, or its fields by a JSON Schema, for
+    `ScoringJob.annotate`; None without either.
+
+    `model` is the name that it was loaded by, which a calibrator of fields compares.
+    """
+    if schema is None:
+        return None if calibrator is None else calibrator.block
+
+    def fields(answer: ScoredAnswer) -> dict[str, Any]:
+        return {"parts": field_records(answer.with_fields(model=model), schema, calibrator)}
+
+    return fields
 
 
 def facts_of(model: ScoredModel) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from typing import IO, Any, TypeAlias
 from semtoken.bench.score_file.lines import BadLine, Item
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
-from semtoken.support.files.record_files import PARQUET, convert_lines, format_of, read_records
+from semtoken.support.files.outputs import check_own
+from semtoken.support.files.record_files import LINES, PARQUET, STANDARD, convert_lines, format_of, read_records
 from semtoken.support.files.safe_files import locked, replace_text, writing_errors
 from semtoken.support.files.strict_json import dump_json, is_sealed, json_lines, parse_json, seal
 
@@ -30,6 +31,28 @@ METADATA_KEY = b"semtoken"
 def facts_path(target: Path) -> Path:
     """The path of the file with the facts about a finished CSV file; a Parquet file holds its own."""
     return target.with_name(target.name + ".settings.json")
+
+
+def lines_beside(target: Path, source: Path, *, overwrite: bool) -> Path:
+    """The place of the scored lines that a table of fields is made from; the target itself if it holds lines.
+
+    `InvalidInputError` if `overwrite` would replace lines that no job wrote, or a table that somebody may have
+    corrected would be replaced without it.
+    """
+    if str(target) == STANDARD or format_of(target) == LINES:
+        return target
+    lines = target.with_suffix(".jsonl")
+    # The lines would overwrite the questions that they are made from.
+    if lines.absolute() == source.absolute():
+        lines = target.with_suffix(".scored.jsonl")
+    if not overwrite:  # the table is written whole each time
+        check_own(target, "score")
+    elif lines.exists() and not OutputFile(lines).settings_path.exists():
+        raise InvalidInputError(
+            f"{lines}, where the lines of {target.name} go, exists, and `semtoken score` did not write it: --force "
+            "replaces only the table. Choose another output."
+        )
+    return lines
 
 
 def write_table(lines: Path, target: Path, facts: Mapping[str, Any]) -> None:

@@ -22,10 +22,12 @@ from semtoken.bench.statistics.pairs import (
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.generation import LAYOUTS, Generation
 from semtoken.core.rules import ScoringRules
+from semtoken.errors import MissingExtra
 from semtoken.methods import METHODS
 from semtoken.methods.observers import STATISTICS, Statistic
 from semtoken.methods.observers.method_scores import BOUNDED, log_confidence
 from semtoken.methods.observers.steps import Readable
+from semtoken.support.extras import require_installed
 from semtoken.support.text import did_you_mean
 
 Fields = dict[str, Any]
@@ -245,6 +247,20 @@ def steps_for(fields: Iterable[str]) -> frozenset[str]:
             names.add(step.name)
             waiting += step.needs
     return frozenset(names - {"greedy"})
+
+
+def require_similarity(methods: Sequence[str]) -> None:
+    """Raise `MissingExtra`, before any answer is made, if some of these methods read similarities and the library of
+    their cross-encoder is missing; the message names the other methods.
+    """
+    needing = [name for name in methods if any(STEP[s].asks == "similarity" for s in steps_for(METHODS[name].needs))]
+    if not needing:
+        return
+    try:
+        require_installed("sentence_transformers", extra="similarity")
+    except MissingExtra as error:
+        others = [name for name in methods if name not in (*needing, "confidence", "stc")]
+        raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {','.join(others)}") from error
 
 
 def readings_for(fields: Iterable[str]) -> frozenset[Readable]:

@@ -23,6 +23,7 @@ from semtoken.guarantees.answer_records import AnswerRecord, answer_record
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.guarantees.journal.kept_texts import TextRule, storable
+from semtoken.support.text import with_bounds
 
 MOST_DOUBTS = 5
 """Most doubtful tokens of an answer that are kept."""
@@ -301,6 +302,21 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
         record["correct"] = verdict(given.values())
         record["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
     return record
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row of `Journal.entries` as a line: where it is from, its confidence, its probability and its decision."""
+    parts = [row["source"], row["model"] or "", "sample" if row["sampled"] else ""]
+    if row["unscored"] is not None:
+        parts.append(f"no score: {row['unscored']}")
+    elif row["confidence"] is not None:
+        sure = row["confidence"]
+        low, high = (sure if row[end] is None else row[end] for end in ("confidence_lower", "confidence_upper"))
+        parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
+    if row["probability_correct"] is not None:
+        parts.append(f"probability {100 * row['probability_correct']:.0f}%")
+    parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
+    return " · ".join(filter(None, parts))
 
 
 _ELSEWHERE = frozenset(("n", "id", "at", "numbers", "log_confidence", "log_confidence_lower", "log_confidence_upper"))

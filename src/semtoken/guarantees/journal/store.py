@@ -34,9 +34,10 @@ from semtoken.guarantees.journal.database import (
     url_of,
     without_password,
 )
-from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule, kept_name
+from semtoken.guarantees.journal.entries import COLUMNS, SamplingRule, kept_name, when
 from semtoken.guarantees.journal.spool import SUFFIX, forget_set_aside, lines_of, spool_folder
 from semtoken.support.inputs import real, text
+from semtoken.support.text import with_noun
 
 SECONDS_FOR_SPOOLS = 10.0
 """The seconds to wait until running processes have written the entries in their spools to the database."""
@@ -127,12 +128,31 @@ class Size:
     """Seconds since 1970 of the oldest entry."""
     last: float | None
 
+    @property
+    def sentence(self) -> str:
+        """The numbers of entries, labels and people, and the size on disk."""
+        people = "1 person" if self.reviewers == 1 else f"{self.reviewers} people"
+        return (
+            f"{with_noun(self.entries, 'entry')}, {self.sampled:,} of them in the random sample; "
+            f"{with_noun(self.labels, 'label')} by {people}; {self.bytes / 2**20:,.1f} MiB."
+        )
+
 
 @dataclass(frozen=True)
 class InUse(CalibratorInUse):
     """A calibrator and the time since which it has been deciding, in seconds since 1970."""
 
     since: float = 0.0
+
+    @property
+    def guarantee(self) -> str:
+        """Its guarantee as a sentence, or that it has none."""
+        threshold = self.calibrator.threshold
+        return "no guarantee" if threshold is None else str(threshold.statement)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Which calibrator it is, since when it decides, and what it guarantees, as plain values."""
+        return {"checksum": self.checksum, "since": when(self.since), "n": self.n, "guarantee": self.guarantee}
 
 
 def _remove_without_tables(file: Path) -> None:

@@ -107,6 +107,22 @@ class JournalWriter:
         """The file for entries that no database would take."""
         return self._folder / SET_ASIDE
 
+    @property
+    def losses(self) -> list[str]:
+        """Sentences on entries that the journal has not got, or not yet; none where it has all."""
+        figures, name, losses = self.figures, self.journal.name, []
+        if figures.dropped:
+            losses.append(f"{figures.dropped:,} answers could not be kept in {name}.")
+        if figures.set_aside:
+            losses.append(
+                f"{figures.set_aside:,} answers can never be written to {name}: they are in {self.set_aside_file}."
+            )
+        if figures.problem is not None:
+            losses.append(
+                f"{name} takes nothing now ({figures.problem}): the next command that opens it brings the answers in."
+            )
+        return losses
+
     def flush(self, seconds: float = GRACE) -> bool:
         """Wait until the database has all entries or the time is over; returns whether it has."""
         end = monotonic() + seconds

@@ -17,6 +17,7 @@ from semtoken.models.base import Decoding
 from semtoken.models.probing.competing import Competitor, groups_of, step_rows
 from semtoken.models.prompt_ids import encode_prompt
 from semtoken.support.inputs import flag, instance, listed, real, whole
+from semtoken.support.text import visible
 
 DOUBTFUL = 0.9
 """Steps whose chosen token has less than this probability are looked at."""
@@ -42,6 +43,14 @@ class Dispute:
     """Mass of the competitors that say something else than the answer, in [0, 1]."""
     unheard: float
     """Mass of the tokens whose branches were not followed, in [0, 1]."""
+
+    @property
+    def sentence(self) -> str:
+        """The tokens that competed at the step: at “Istanbul” the model also considered “Ankara” (9%)."""
+        others = [c for c in self.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
+        named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
+        part = visible(self.part.text.strip())
+        return f"at “{part}” the model also considered {named}" if named else f"at “{part}” it was least sure"
 
 
 def disputed(

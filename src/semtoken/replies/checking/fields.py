@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from semtoken.core.parts import Part
@@ -18,7 +20,7 @@ from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
 from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.support.files.images import Scans
-from semtoken.support.files.record_files import read_rows
+from semtoken.support.files.record_files import read_rows, write_records
 from semtoken.support.files.safe_files import read_file
 from semtoken.support.files.strict_json import parse_json
 from semtoken.support.questions import question_of
@@ -63,6 +65,15 @@ def scan_records(scans: Scans, schema: Mapping[str, Any]) -> list[dict[str, Any]
     """A record for each page of scans: its name, and `messages` that ask for its fields."""
     wanted = {"type": "text", "text": f"{EXTRACT}\n{json.dumps(schema, ensure_ascii=False)}"}
     return [{"id": name, "messages": [{"role": "user", "content": [image, wanted]}]} for name, image in scans.pages]
+
+
+@contextmanager
+def lines_of_scans(scans: Scans, schema: Mapping[str, Any]) -> Iterator[Path]:
+    """A file with the lines of `scan_records`, which is deleted at the end."""
+    with TemporaryDirectory() as folder:
+        lines = Path(folder) / "scans.jsonl"
+        write_records(lines, scan_records(scans, schema))
+        yield lines
 
 
 def field_records(

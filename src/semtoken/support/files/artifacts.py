@@ -178,6 +178,16 @@ def check_replaceable(target: Path) -> None:
         )
 
 
+def check_target(target: Path) -> None:
+    """Raise `InvalidInputError` unless `save` can put a folder there: see `check_replaceable`, and the nearest folder
+    around it that exists can be written to.
+    """
+    check_replaceable(target)
+    existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")
+
+
 def _entries(target: Path) -> list[Path]:
     try:
         return list(target.iterdir())

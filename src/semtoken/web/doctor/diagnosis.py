@@ -47,6 +47,20 @@ class Page:
         """True if the endpoint accepted a request for log-probabilities and then left them out."""
         return any(trial.asked and trial.given == 0 for trial in self.tried) and not self.most
 
+    @property
+    def counts(self) -> str:
+        """The number of log-probabilities for each token in words, with the smallest number that was rejected."""
+        if not self.answers:
+            return ""
+        if self.silent:
+            return "asked for and left out"
+        if not self.most:
+            return "refused"
+        if any(trial.asked == -1 and trial.given for trial in self.tried):
+            return f"{self.most:,} (asked for -1)"
+        rejected = [trial.asked for trial in self.tried if trial.given is None and trial.asked > self.most]
+        return f"{self.most:,}" + (f" ({min(rejected):,} rejected)" if rejected else "")
+
 
 @dataclass(frozen=True)
 class TokenNaming:
@@ -154,6 +168,26 @@ class Diagnosis:
     def page(self, name: str | None) -> Page | None:
         """The results for the page with this name; None if it was not examined."""
         return next((page for page in self.pages if page.name == name), None)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The findings about the server as a whole in words, by what they are about."""
+        facts = {}
+        if self.best is not None:
+            facts["engine"] = f"{self.engine.name} (by {self.recognised_by})"
+            facts["numbers"] = f"{self.numbers.distribution} ({self.numbers.reason})"
+        if self.tokens is not None:
+            ids = {"always": "yes", "on request": f"on request ({', '.join(self.tokens.id_fields)})", None: "no"}
+            facts["token ids"] = ids[self.tokens.ids]
+            facts["token bytes"] = "yes" if self.tokens.bytes else "no"
+        if self.streaming is not None:
+            carried = "with log-probabilities" if self.streaming.log_probs else "without log-probabilities"
+            facts["streams"] = carried if self.streaming.streams else "no"
+            facts["log-probabilities of prompts"] = ", ".join(self.prompt_log_probs) or "no"
+        if self.tokenizer is not None:
+            fits = "fits" if self.tokenizer.fits else "another one"
+            facts["tokenizer"] = f"{fits} ({self.tokenizer.n_tokens} tokens compared)"
+        return facts | {"requests sent": str(self.requests)}
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as plain values."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.decisions.remote import ModelTokens
 from semtoken.errors import SemtokenError
 from semtoken.support.http_client import HttpClient, Retries
+from semtoken.web.proxy.settings import ProxySettings
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SECONDS = 5.0
@@ -85,3 +87,26 @@ def tokenizer_here(model: str) -> str | None:
             folder = Path(cached).parent if isinstance(cached, str) else folder
     found = folder.is_absolute() and all((folder / name).is_file() for name in ("config.json", "tokenizer.json"))
     return str(folder) if found else None
+
+
+def ids_and_tokenizer(
+    wanted: str, upstream: str, tokenizer: str | None, say: Callable[[str], None] = lambda sentence: None
+) -> tuple[bool, str | None]:
+    """Whether to ask a server for ids of tokens, and the tokenizer that reads them: as given, else by what vLLM serves.
+
+    `wanted` is "yes", "no" or "auto"; `say` is called with a sentence on what was found.
+    """
+    if wanted == "no" or (wanted == "yes" and tokenizer):
+        return wanted == "yes", tokenizer
+    model = vllm_model(ProxySettings(upstream).base)
+    if model is None or tokenizer:
+        return wanted == "yes" or model is not None, tokenizer
+    found = tokenizer_here(model)
+    if found is None:
+        say(
+            f"The upstream is vLLM with {model}, whose tokenizer was not found on this machine. Intervals are wider "
+            "without it: name it with --tokenizer."
+        )
+        return wanted == "yes", None
+    say(f"The upstream is vLLM: it is asked for token ids, and the tokenizer is that in {found}.")
+    return True, found
