@@ -68,6 +68,14 @@ class Failure:
         return f"{self.where}, {self.what}: {self.reason}"
 
 
+def failures_in_words(failures: Sequence[Failure]) -> list[str]:
+    """A line for each reason, with all that failed for it: a model that cannot be loaded fails each of its steps."""
+    steps: dict[str, list[str]] = {}
+    for failure in failures:
+        steps.setdefault(failure.reason, []).append(f"{failure.where}, {failure.what}")
+    return [f"{'; '.join(failed)}: {reason}" for reason, failed in steps.items()]
+
+
 class Watcher(Protocol):
     """Progress callbacks of a run. A unit is one question in one work."""
 

@@ -109,13 +109,11 @@ def _audit_journal(source: str, section: AuditSection, in_use: SettingsInUse, *,
 
         send_state(report)
     limits = section.limits
-    undecided = f"Of {report.undecided} further answers people said that they cannot tell." if report.undecided else ""
-    remarks = [undecided, report.models_sentence, report.moved_sentence, agreement(journal).sentence]
     status = verdict(holds=report.holds(limits), measured=report.is_measured(limits))
     if as_json:
         _print_json(report.to_dict(), status)
     else:
-        _say(report.sentence, STYLES[report.state], remarks)
+        _say(report.sentence, STYLES[report.state], [*report.remarks(), agreement(journal).sentence])
     return status
 
 

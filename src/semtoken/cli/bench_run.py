@@ -166,7 +166,7 @@ def _plan_table(pending: Sequence[CellWork]) -> Table:
 def report_failures(failures: Sequence[Failure], folder: Path) -> int | None:
     """Say how a run ended; the exit status is 1 if something failed."""
     from semtoken.bench.read_results import model_shares
-    from semtoken.bench.run import LOG
+    from semtoken.bench.run import LOG, failures_in_words
 
     if not failures:
         for name, share in model_shares(folder).items():
@@ -174,11 +174,8 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> int | None:
             tell(f"{answers}: {share:.0%} of the time was spent in the model.")
         tell(f"The run in {folder} is complete. Its tables: semtoken bench report {quote(str(folder))}")
         return None
-    steps: dict[str, list[str]] = {}  # a model that cannot be loaded fails every step that reads it, for one reason
-    for failure in failures:
-        steps.setdefault(failure.reason, []).append(f"{failure.where}, {failure.what}")
-    for reason, failed in steps.items():
-        tell(f"Failed: {'; '.join(failed)}: {reason}", style="red")
+    for failed in failures_in_words(failures):
+        tell(f"Failed: {failed}", style="red")
     tell(
         f"Error: {len(failures)} step{'s' if len(failures) > 1 else ''} failed, everything else in {folder} is done; "
         f"{folder / LOG} says more. Run the same command again to try these once more.",

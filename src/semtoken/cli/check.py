@@ -283,6 +283,7 @@ def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, token
 
 
 def _print(answer: RankedAnswer) -> None:
+    from semtoken.guarantees.apply import decided
     from semtoken.support.text import shortened, with_bounds
 
     head = f"{answer.rank:>3}. {shortened(' '.join((answer.question or answer.id).split()), 100)}"
@@ -294,8 +295,8 @@ def _print(answer: RankedAnswer) -> None:
     if answer.doubt is None:  # a doubt names its part itself
         say(f"     {answer.response.explanation}")
     shown = with_bounds(answer.confidence, answer.response.confidence_interval, digits=2)
-    number = f"confidence {shown}{_decided(answer.calibration or {})}"
-    say(f"     {number} · {answer.where}", "dim")
+    facts = [f"confidence {shown}", *decided(answer.calibration or {}), answer.where]
+    say(f"     {' · '.join(facts)}", "dim")
     print_scores(answer.response)
 
 
@@ -309,13 +310,6 @@ def _print_tokens(answer: RankedAnswer) -> None:
         out().print("     The reply holds no log-probabilities, so its tokens cannot be shown.", style="dim")
         return
     out().print(Padding(token_table(answer.response), (0, 0, 0, 5)))
-
-
-def _decided(block: Mapping[str, Any]) -> str:
-    """Write the probability and the decision that a calibrator gave; empty where it gave none."""
-    known = block.get("probability_correct")
-    probability = "" if known is None else f" · probability {100 * known:.0f}%"
-    return probability + (f" · {block['decision']}" if "decision" in block else "")
 
 
 def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
@@ -361,6 +355,7 @@ def check_decisions(
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import read_questions
     from semtoken.decisions.saved import decision_rows, saved_decisions
+    from semtoken.guarantees.apply import decided
     from semtoken.support.files.record_files import write_records
 
     if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
@@ -372,10 +367,10 @@ def check_decisions(
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:
-        right = {True: " · right", False: " · wrong", None: ""}[row["correct"]]
+        right = {True: ["right"], False: ["wrong"], None: []}[row["correct"]]
         out().print(untrusted(f"{row['rank']:>3}. {row['id']} · {row['question']}: {row['value']}", style="bold"))
-        line = f"     {row['probability']:.3f}{_decided(row)}{right} · {row['where']}"
-        say(line, "dim")
+        facts = [f"{row['probability']:.3f}", *decided(row), *right, row["where"]]
+        say(f"     {' · '.join(facts)}", "dim")
         for flag in row["flags"]:
             say(f"     {flag}", "yellow")
     tell(f"{min(top, len(rows)):,} of {with_noun(len(rows), 'answer')} to typed questions, the most doubtful first.")

@@ -113,17 +113,9 @@ def _report(clusters: TokenClusters) -> None:
     cuts = [cut for cut in report.get("cuts", ()) if cut["n_clusters"] == clusters.n_clusters]
     if cuts:
         out().print(_sizes(cuts[0]))
-        singletons, largest = cuts[0]["singletons"], cuts[0]["largest"]
-        out().print(f"{singletons:.1%} of the clusters hold one token; the largest holds {largest:,}.")
-    if seconds := report.get("seconds"):
-        parts = [f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"]
-        total = seconds.get("total", sum(seconds.values()))
-        peak = report.get("peak_memory")
-        out().print(
-            f"{total:.1f} seconds"
-            + (f" ({', '.join(parts)})" if parts else "")
-            + (f"; at most {peak / 2**30:.1f} GiB of memory." if peak else ".")
-        )
+        out().print(clusters.sizes_sentence)
+    if cost := clusters.cost_sentence:
+        out().print(cost)
     err().print(clusters.signature, style="dim", soft_wrap=True, markup=False)
 
 

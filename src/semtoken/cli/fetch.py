@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -70,10 +68,9 @@ def _ask(entry: CatalogueModel) -> bool:
     from semtoken.support.checkpoints.fetch import package_terms
 
     with err().status("Getting the terms of use"):
-        text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]+>", " ", package_terms(entry)))
-    lines = (" ".join(line.split()) for line in text.splitlines())
+        terms = package_terms(entry)
     with out().pager():
-        out().print("\n".join(line for line in lines if line), markup=False)
+        out().print(terms, markup=False)
     return agrees(f"{entry.title} comes under the {entry.licence}. Do you accept them?")
 
 

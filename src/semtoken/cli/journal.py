@@ -69,8 +69,7 @@ def show(
     if counts.first is not None and counts.last is not None:
         out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
-        facts = (f"calibrator {use.checksum[:12]}", f"since {when(use.since)[:16]}", f"{use.calibrator.n} labels")
-        say("  ".join((*facts, use.guarantee)))
+        say(use.sentence)
     for row in rows:
         say(f"{when(row['at'])[:19].replace('T', ' ')}  {line_of(row)}")
         if row["answer"] is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.console import tell
 from semtoken.cli.settings import JournalSection, path_of
 from semtoken.support.extras import require
+from semtoken.support.files.safe_files import is_sqlite
 
 if TYPE_CHECKING:
     from semtoken.guarantees.journal.entries import Recording
@@ -17,20 +18,10 @@ if TYPE_CHECKING:
     from semtoken.guarantees.journal.store import Journal
     from semtoken.web.recorder import AnswerRecorder
 
-SQLITE = b"SQLite format 3\0"
-
 
 def is_journal(source: str) -> bool:
     """Tell whether a text names a database: an address, or a file that begins as those of SQLite do."""
-    if "://" in source:
-        return True
-    try:
-        if not Path(source).is_file():  # what is read of a pipe here would be missing afterwards
-            return False
-        with Path(source).open("rb") as file:
-            return file.read(len(SQLITE)) == SQLITE
-    except (OSError, ValueError):
-        return False
+    return "://" in source or is_sqlite(Path(source))
 
 
 def open_journal(url: str, spool: Path | None = None) -> Journal:

@@ -213,8 +213,8 @@ def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
         with counting("scoring", so_far.total, so_far.done) as progress:
             reached = go_on(progress)
         tell(f"{with_noun(reached.total, 'line')} in {job.target}.")
-    if job.warning:
-        tell(f"Warning: {job.warning}", style="yellow")
+    if warning := job.warning:
+        tell(f"Warning: {warning}", style="yellow")
 
 
 def _here(job: ScoringJob, scoring: _Scoring) -> Callable[[Callable[[int], None]], Progress]:

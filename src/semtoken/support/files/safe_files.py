@@ -57,6 +57,10 @@ def reading_errors(path: Path) -> Iterator[None]:
         raise InvalidInputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a database."""
+
+
 def check_writable(path: Path) -> None:
     """Raise `InvalidInputError` unless a file can be written there. Nothing is changed."""
     if path.is_dir():
@@ -83,6 +87,17 @@ def check_rereadable(path: Path) -> None:
     """Raise `InvalidInputError` for a pipe, which gives what it holds only once."""
     if path.is_fifo():
         raise InvalidInputError(f"{path} is a pipe, and this is read more than once: write it into a file first.")
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file begins as those of SQLite do; false for a pipe, of which what is read would be missing later."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except (OSError, ValueError):
+        return False
 
 
 # --- files of others ----------------------------------------------------------------------------------------------
