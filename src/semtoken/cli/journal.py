@@ -69,7 +69,7 @@ def show(
     if counts.first is not None and counts.last is not None:
         out().print(f"From {when(counts.first)[:16]} to {when(counts.last)[:16]} UTC.")
     for use in journal.in_use():
-        say(use.sentence)
+        say(use.in_words)
     for row in rows:
         say(f"{when(row['at'])[:19].replace('T', ' ')}  {line_of(row)}")
         if row["answer"] is not None:

@@ -151,7 +151,7 @@ class InUse(CalibratorInUse):
         return "no guarantee" if threshold is None else str(threshold.statement)
 
     @property
-    def sentence(self) -> str:
+    def in_words(self) -> str:
         """Which calibrator it is, since when it decides, and what it guarantees, on one line."""
         facts = (f"calibrator {self.checksum[:12]}", f"since {when(self.since)[:16]}", f"{self.n} labels")
         return "  ".join((*facts, self.guarantee))
