@@ -221,3 +221,9 @@ def summary_line(answer: ScoredAnswer, *, hidden: bool = False) -> str:
     elif answer.neutral_only:
         notes.append("only function words")
     return " · ".join(notes)
+
+
+def scores_line(answer: ScoredAnswer) -> str:
+    """The scores of an answer by further methods in one line, with bounds where one is not exact; empty without any."""
+    bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
+    return " · ".join(f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record, read_answers
-from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
+from semtoken.guarantees.labeling import LabelingSession, labeling_order, labels_of, with_earlier, write_labeled
 from tests.json_lines import read_lines, write_lines
 
 
@@ -81,3 +82,27 @@ def test_labels_of_other_answers_are_rejected(tmp_path: Path, change: dict[str, 
         labels_of(with_earlier(answers(3, **change), tmp_path / "labeled.jsonl"))
     with pytest.raises(InvalidInputError, match="holds other answers"):
         labels_of(with_earlier(answers(2), tmp_path / "labeled.jsonl"))
+
+
+def test_a_session_puts_off_takes_back_and_ends() -> None:
+    given = answers(5)
+    order = labeling_order(given)
+    session = LabelingSession(given)
+    session.undo()  # nothing was given
+    session.skip()
+    session.give(True)
+    session.give(False)
+    assert session.labels == {order[1]: True, order[2]: False}
+    session.undo()
+    taken_back = session.next
+    assert taken_back is given[order[2]]
+    for correct in (True, True, False):  # the answer that was put off comes last
+        session.give(correct)
+    last = session.next
+    assert last is given[order[0]] and session.labels[order[4]] is False
+    assert session.progress == "4 of 5 answers have a label (3 right, 1 wrong)."
+    session.skip()
+    assert session.next is None
+    labeled = [replace(answer, correct=session.labels.get(i)) for i, answer in enumerate(given)]
+    assert LabelingSession(labeled).next is labeled[order[0]]
+    assert LabelingSession(labeled, limit=4).next is None

@@ -98,9 +98,9 @@ def agrees(question: str) -> bool:
 def print_scores(answer: ScoredAnswer) -> None:
     """A line with an answer's scores by further methods, where any were asked for."""
     if answer.scores:
-        bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
-        scores = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
-        say("  " + " · ".join(scores), "dim")
+        from semtoken.display import scores_line
+
+        say(f"  {scores_line(answer)}", "dim")
 
 
 def _bar(*, count: bool) -> Progress:

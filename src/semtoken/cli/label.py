@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from semtoken.errors import LABEL_ON_PAGE, InvalidInputError
 
 if TYPE_CHECKING:
     from semtoken.guarantees.answer_records import AnswerRecord
+    from semtoken.guarantees.labeling import LabelingSession
 
 KEYS = {"y": True, "n": False}
 NO_DOCUMENT = "The file does not hold what the fields were extracted from: give `semtoken check` the --questions."
@@ -44,7 +44,7 @@ def label(
         Stop after N labels.
     """
     from semtoken.guarantees.answer_records import read_answers, require_scores
-    from semtoken.guarantees.labeling import labeling_order, labels_of, with_earlier, write_labeled
+    from semtoken.guarantees.labeling import LabelingSession, with_earlier, write_labeled
     from semtoken.support.files.safe_files import locked
 
     if is_journal(str(file)):
@@ -55,29 +55,23 @@ def label(
     busy = f"Somebody else is labeling into {target}. Wait for them, or choose another output."
     # Each person's run writes the whole file: the labels that were there when it began, and its own.
     with locked(target.with_name(f".{target.name}.lock"), busy, remove=True):
-        answers = with_earlier(given, target)
-        labels = labels_of(answers)
-        order = labeling_order(answers)
+        session = LabelingSession(with_earlier(given, target), limit)
         # It is there whatever you do, and a place that takes no file is refused now.
-        write_labeled(target, answers, labels)
-        if any(answer.document and not answer.extracted_from for answer in answers):
+        write_labeled(target, session.answers, session.labels)
+        if any(answer.document and not answer.extracted_from for answer in session.answers):
             tell(NO_DOCUMENT)
-        tell(_progress(labels, len(order)))
-        _ask_all(answers, order, labels, target, limit)
-        tell(f"{_progress(labels, len(order))} Saved in {target}.")
+        tell(session.progress)
+        _ask_all(session, target)
+        tell(f"{session.progress} Saved in {target}.")
 
 
-def _ask_all(
-    answers: Sequence[AnswerRecord], order: Sequence[int], labels: dict[int, bool], target: Path, limit: int | None
-) -> None:
+def _ask_all(session: LabelingSession, target: Path) -> None:
     from rich.prompt import Prompt
 
     from semtoken.guarantees.labeling import write_labeled
 
-    waiting = [i for i in order if i not in labels]
-    given: list[int] = []
-    while waiting and (limit is None or len(labels) < limit):
-        _show(answers[waiting[0]])
+    while (answer := session.next) is not None:
+        _show(answer)
         try:
             key = Prompt.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err())
         except EOFError:
@@ -85,18 +79,13 @@ def _ask_all(
         if key == "q":
             return
         if key == "s":
-            waiting.append(waiting.pop(0))
-            if len(waiting) == 1:
-                return
-        elif key == "u":
-            if given:
-                labels.pop(given[-1])
-                waiting.insert(0, given.pop())
+            session.skip()
+            continue
+        if key == "u":
+            session.undo()
         else:
-            given.append(waiting.pop(0))
-            labels[given[-1]] = KEYS[key]
-        if key != "s":
-            write_labeled(target, answers, labels)
+            session.give(KEYS[key])
+        write_labeled(target, session.answers, session.labels)
 
 
 def _show(answer: AnswerRecord) -> None:
@@ -107,8 +96,3 @@ def _show(answer: AnswerRecord) -> None:
     say(f"  {answer.text}")
     if answer.references:
         say(f"  accepted: {'; '.join(map(str, answer.references))}", "dim")
-
-
-def _progress(labels: Mapping[int, bool], total: int) -> str:
-    right = sum(labels.values())
-    return f"{len(labels):,} of {total:,} answers have a label ({right:,} right, {len(labels) - right:,} wrong)."

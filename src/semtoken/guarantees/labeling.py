@@ -91,6 +91,59 @@ def labels_of(answers: Sequence[AnswerRecord]) -> dict[int, bool]:
     return {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
 
 
+class LabelingSession:
+    """A person's labels of answers, one answer after the other in the order of `labeling_order`.
+
+    Answers that have a label are not asked about again. A label can be taken back, and an answer put off to the end.
+
+    Parameters
+    ----------
+    answers
+        The answers; `InvalidInputError` if one has no score.
+    limit
+        The number of labels, earlier ones among them, at which it ends; None: when all answers have one.
+    """
+
+    def __init__(self, answers: Sequence[AnswerRecord], limit: int | None = None) -> None:
+        self.answers = answers
+        self.labels = labels_of(answers)
+        """The labels so far, by the places of the answers."""
+        self._limit = limit
+        order = labeling_order(answers)
+        self._total = len(order)
+        self._waiting = [place for place in order if place not in self.labels]
+        self._given: list[int] = []
+
+    @property
+    def next(self) -> AnswerRecord | None:
+        """The answer to label next; None at the end."""
+        full = self._limit is not None and len(self.labels) >= self._limit
+        return None if full or not self._waiting else self.answers[self._waiting[0]]
+
+    @property
+    def progress(self) -> str:
+        """The number of labels so far as a sentence."""
+        n, right = len(self.labels), sum(self.labels.values())
+        return f"{n:,} of {self._total:,} answers have a label ({right:,} right, {n - right:,} wrong)."
+
+    def give(self, correct: bool) -> None:
+        """Label the next answer as right or wrong."""
+        self._given.append(self._waiting.pop(0))
+        self.labels[self._given[-1]] = correct
+
+    def skip(self) -> None:
+        """Put the next answer off until all others have had their turn; the last one that waits ends the session."""
+        skipped = self._waiting.pop(0)
+        if self._waiting:
+            self._waiting.append(skipped)
+
+    def undo(self) -> None:
+        """Take back the last label of this session, if there is one: its answer is the next."""
+        if self._given:
+            self.labels.pop(self._given[-1])
+            self._waiting.insert(0, self._given.pop())
+
+
 def write_labeled(path: Path, answers: Sequence[AnswerRecord], labels: Mapping[int, bool]) -> None:
     """Write all answers as JSON lines with all their fields, and with the labels by their places as `correct`.
 
