@@ -65,7 +65,7 @@ def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(j
     assert len(queue(journal, "ann")) == 20 and len(queue(journal, "ann", limit=21)) == 21
     assert len(queue(journal, "a" * 100)) == 20
     for name in ("a" * 101, " "):
-        with pytest.raises(InvalidInputError, match="up to 100 characters"):
+        with pytest.raises(InvalidInputError, match="up to 100 characters, none of them invisible"):
             queue(journal, name)
     with pytest.raises(InvalidInputError):
         add_label(journal, "no such entry", "ann", True)

@@ -177,6 +177,19 @@ def test_answers_that_come_late_are_not_shown_to_another_person_or_in_another_qu
     assert changed(tmp_path / "journal.db", "SELECT reviewer, correct FROM labels") == [("Ann", 1)]
 
 
+def test_an_empty_answer_is_named_and_texts_are_shown_as_texts(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    url = start()
+    shown_as = {"": "The answer is empty.", " \n": "The answer is empty.", "<b>é</b> &amp; $x$ 👩‍👩‍👧": None}
+    for text, words in shown_as.items():
+        changed(tmp_path / "journal.db", f"UPDATE entries SET answer = '{text}'")
+        ann = reviewing(browser, url, "Ann")
+        assert ann.locator(".review .answer").inner_text() == (words or text)
+
+
 def test_each_answer_is_shown_from_its_beginning_and_little_screens_show_some_of_it(
     browser: Any,
     start: Callable[..., str],  # noqa: F811

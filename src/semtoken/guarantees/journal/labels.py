@@ -103,7 +103,7 @@ def checked_name(reviewer: str) -> str:
     """
     name = " ".join(text(reviewer, "reviewer").split())
     if not 0 < len(name) <= 100 or not name.isprintable():
-        raise InvalidInputError("Say who labels: a name of up to 100 characters.")
+        raise InvalidInputError("Say who labels: a name of up to 100 characters, none of them invisible.")
     return name
 
 

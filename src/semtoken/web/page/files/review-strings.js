@@ -14,6 +14,7 @@ export const REVIEW = {
     disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a guarantee.",
   },
   answer: "The answer to label",
+  blank: "The answer is empty.",
   skip: "Cannot tell",
   undo: "Undo",
   undone: "Your last label is taken back.",

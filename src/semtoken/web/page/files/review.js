@@ -133,7 +133,7 @@ export function Review() {
         ${item
           ? html`<article class="card">
               <h2 dir="auto">${item.question ?? ""}</h2>
-              <p class="answer" dir="auto">${item.answer}</p>
+              <p class="answer" dir="auto">${item.answer.trim() ? item.answer : html`<em class="dim">${REVIEW.blank}</em>`}</p>
             </article>
             <div class="row thumbs bottom" role="group" aria-label=${S.columns.label}>
               <button onClick=${() => label(true)}>✓ ${S.right} <span class="keys">(y)</span></button>
