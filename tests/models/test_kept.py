@@ -136,6 +136,13 @@ def test_what_was_read_before_a_change_is_not_used_after_it(pairs: Iterable[tupl
         np.testing.assert_allclose(np.ravel(asked(used)), np.ravel(expected), atol=1e-4, err_msg=named)
 
 
+def test_numbers_that_change_places_are_a_change() -> None:
+    model = tiny_model("Llama")
+    before, matrix = state_key(model), model.model.layers[0].self_attn.q_proj.weight.data
+    matrix[0, 0], matrix[1, 1] = matrix[1, 1].clone(), matrix[0, 0].clone()
+    assert state_key(model) != before
+
+
 def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
     """While another answer is being written, so that nobody asks whether the model is the same."""
     own, model = chat_tokenizer(), tiny_model("Llama", max_position_embeddings=4096)
