@@ -118,6 +118,9 @@ def test_a_calibrator_that_guarantees_nothing_never_holds(guarantee: Guarantee) 
         assert (audit.verdict, audit.seen, audit.n_accepted) == ("nothing was guaranteed", None, 0)
         assert audit.answer == empty.guarantee and audit.answer.startswith("Nothing can be guaranteed")
         assert audit.is_measured is (n == 200), "the distance takes 30 scores"
+        assert not audit.repeats_fit
+    own = [AnswerRecord(f"line {i}", {}, float(scores[i]), bool(right[i])) for i in range(60)]
+    assert audit_answers(empty, own).repeats_fit, "its scores are at no distance from themselves"
 
 
 def test_answers_without_a_label_do_not_test_a_guarantee() -> None:

@@ -135,14 +135,14 @@ def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
     with_label = [answer for answer in answers if answer.correct is not None]
     labeled = one_of_each_question(with_label)
+    about: dict[str, Any] = {"drift": drift, "models": models, "n_repeated": len(with_label) - len(labeled)}
+    about["repeats_fit"] = bool(labeled) and calibrator.was_fitted_on(labeled)
     threshold = calibrator.threshold
     if threshold is None or not calibrator.guarantees:
-        return AnswersAudit(calibrator, "nothing was guaranteed", len(labeled), 0, None, drift, models)
+        return AnswersAudit(calibrator, "nothing was guaranteed", len(labeled), 0, None, **about)
     if not labeled:
-        return AnswersAudit(calibrator, "nothing was measured", 0, 0, None, drift, models)
+        return AnswersAudit(calibrator, "nothing was measured", 0, 0, None, **about)
     passed = threshold.accepts(labeled)
     seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
     [verdict] = judge([(threshold.claim, seen)], level)
-    repeats = calibrator.was_fitted_on(labeled)
-    counts = len(labeled), int(passed.sum())
-    return AnswersAudit(calibrator, verdict, *counts, seen, drift, models, repeats, len(with_label) - len(labeled))
+    return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, **about)
