@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import semtoken as st
 from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.judge import Share
@@ -163,6 +164,19 @@ def test_an_order_of_labels_visits_ranks_as_van_der_corput_does() -> None:
     places = [0, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8, 1 / 16, 9 / 16, 5 / 16, 13 / 16, 3 / 16, 11 / 16]
     ranks = list(dict.fromkeys(int((place + shift) % 1 * 5) for place in places))
     assert [sorted(scores).index(scores[one]) for one in order] == ranks and len(ranks) == 5
+
+
+@pytest.mark.parametrize("distinct", [2, 3, 5, 1000])
+def test_a_forecast_says_of_labels_what_the_fit_says_of_them(distinct: int) -> None:
+    """Of few different scores, the surest tenth has the same threshold as the surest twentieth, and both parts."""
+    generator = np.random.default_rng(distinct)
+    came = []
+    for n in (500, 1000) * 60:
+        uncertainty = generator.integers(distinct, size=n) / distinct
+        correct = generator.random(n) > generator.uniform(0.03, 0.12) + 0.3 * uncertainty
+        came.append(exact.comes(uncertainty, correct.astype(float), 0.1, 0.1))
+        assert came[-1] == (st.Threshold.fit(-uncertainty, correct).min_log_score is not None)
+    assert 10 < sum(came) < 110
 
 
 @pytest.mark.parametrize(("n", "comes"), [(21, False), (22, True), (37, True)])

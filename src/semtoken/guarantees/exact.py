@@ -132,6 +132,12 @@ class FixedSequences:
         plan += zip(shares_of_coverage(last).tolist(), [left, *[0.0] * (GRID_POINTS - 1)], strict=True)
         return cls(*map(tuple, zip(*plan, strict=True)))
 
+    @property
+    def starts(self) -> FixedSequences:
+        """The thresholds that bring a part of delta, without those that they lead to."""
+        starts = ((share, part) for share, part in zip(self.shares, self.parts, strict=True) if part)
+        return FixedSequences(*map(tuple, zip(*starts, strict=True)))
+
     def placed(self, thresholds: Sequence[float]) -> tuple[list[float], list[float]]:
         """The different ones of the thresholds at the shares, with the parts of delta; equal ones have both parts."""
         parts = dict.fromkeys(thresholds, 0.0)
@@ -296,9 +302,9 @@ def comes(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: flo
     n = uncertainty.size
     if n < labels_needed(0, alpha, delta):
         return False
-    plan = FixedSequences.of(n, alpha, delta, start)
-    starts = [(share, part) for share, part in zip(plan.shares, plan.parts, strict=True) if part]
-    for (_, part), threshold in zip(starts, own_thresholds(uncertainty, [share for share, _ in starts]), strict=True):
+    starts = FixedSequences.of(n, alpha, delta, start).starts
+    # Equal scores can put two starts at one threshold, which then has the parts of both.
+    for threshold, part in zip(*starts.placed(own_thresholds(uncertainty, starts.shares)), strict=True):
         if fixed_sequence(uncertainty, correct, [threshold], alpha, part * delta)[0] is not None:
             return True
     return False
