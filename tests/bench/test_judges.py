@@ -377,6 +377,20 @@ def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, 
         read_answers(write_lines(tmp_path / "in.jsonl", [*ROWS, row]))
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_lines_that_could_not_be_scored_are_not_judged(tmp_path: Path, ending: str) -> None:
+    prompts: list[dict[str, Any]] = [
+        {"prompt": "who?", "response": "Ann"},
+        {"prompt": 17},
+        {"prompt": "who?", "response": "Bob"},
+    ]
+    source = write_lines(tmp_path / "in.jsonl", [{"answers": ["Ann"], **prompt} for prompt in prompts])
+    scored, judged = tmp_path / f"scored.{ending}", tmp_path / "judged.jsonl"
+    assert invoke(["score", source, "-o", scored]).exit_code == 0
+    assert run(scored, "-o", judged).exit_code == 0
+    assert [(line["response"], line["correct"]) for line in read_lines(judged)] == [("Ann", 1), ("Bob", 0)]
+
+
 def test_a_file_without_answers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="holds no answer"):
         read_answers(write_lines(tmp_path / "empty.jsonl", []))

@@ -310,11 +310,13 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
     `semtoken.support.files.record_files` does.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
-    name, `id`. `InvalidInputError` if the file cannot be read or holds no record, a record cannot be used, or an id
-    stands twice.
+    name, `id`. Records with an `error`, which could not be scored, are left out. `InvalidInputError` if the file cannot
+    be read or holds no answer, a record cannot be used, or an id stands twice.
     """
     answers_by_id: dict[str, AnswerToJudge] = {}
     for number, where, row in read_rows(path):
+        if row.get("error"):
+            continue
         question = question_of_line(row, where, f"line-{number}")
         answer = row.get("response", row.get("answer"))
         if answer is None and path.suffix == ".csv":
