@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import warnings
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from semtoken.methods.metrics.calibration import prepare_calibration_error
 from semtoken.methods.metrics.ranking import prepare_aurc, prepare_auroc, prepare_prr
 from tests.rows import each
 
+VIEW: Any = {"a": 0.1}.values()
 # Few distinct values: ties are the rule.
 answers = st.lists(
     st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0, 7.0]), st.booleans()), min_size=2, max_size=40
@@ -220,6 +222,8 @@ def test_one_answer_has_a_risk() -> None:
         (lambda: metrics.auroc([0.1, 0.2], [1, 0.5]), "'correct' must be 1 .right., 0 .wrong. or NaN .*got 0.5"),
         (lambda: metrics.auroc([[0.1]], [1]), r"'uncertainty' must have one dimension, got the shape \(1, 1\)"),
         (lambda: metrics.auroc(["a"], [1]), "'uncertainty' must hold numbers only"),
+        (lambda: metrics.auroc(VIEW, [1]), r"'uncertainty' must be a list or an array of numbers, got dict_values"),
+        (lambda: metrics.auroc([0.1], iter(VIEW)), "'correct' must be a list or an array of numbers, got <dict_value"),
         (lambda: metrics.auroc([0.1], [1], non_finite="drop"), "'non_finite' must be one of 'worst', 'lm_polygraph'"),
         (lambda: metrics.prr([0.1, 0.2], [1, math.inf]), "'quality' holds an infinite value"),
         (lambda: metrics.prr([0.1, 0.2], [1, 0], 1.5), r"'max_rejection' must lie in \(0, 1\], got 1.5"),
@@ -236,6 +240,16 @@ def test_one_answer_has_a_risk() -> None:
 def test_bad_input_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@each("kind", ["boolean", "bool[pyarrow]", "Int64", "object"])
+def test_a_missing_verdict_of_pandas_is_not_judged(kind: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    verdicts = pandas.Series([True, None, False], dtype=kind)
+    few: Any = np.int64(5)
+    estimate = metrics.bootstrap("auroc", [0.1, 0.3, 0.2], verdicts, n_resamples=few)
+    assert (estimate.value, estimate.n, estimate.n_left_out) == (1.0, 2, 1)
+    assert json.dumps(estimate.n_resamples) == "5"
 
 
 def test_input_is_not_changed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -98,7 +98,12 @@ def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _numbers_of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
-    """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
+    """Numbers that numpy keeps as objects: None or pandas' NA for a missing one, integers beyond 2^64, fractions."""
+    if array.ndim == 0 and isinstance(array.item(), Iterable):
+        raise InvalidInputError(f"'{name}' must be a list or an array of numbers, got {shown(array.item())}.")
+    missing = getattr(sys.modules.get("pandas"), "NA", None)
+    array = array.copy()
+    array[np.array([value is missing for value in array.flat], dtype=bool).reshape(array.shape)] = None
     if any(isinstance(value, str | bytes | complex | list | tuple) for value in array.ravel().tolist()):
         raise InvalidInputError(f"'{name}' must hold numbers only, in rows of equal length.")
     try:

@@ -216,7 +216,7 @@ def paired_difference(
     a = resample(metric, uncertainty_a, correct, **shared)
     b = resample(metric, uncertainty_b, correct, **shared)
     p_value = None
-    if questions is None and _check(metric, n_resamples) in ORDER_METRICS:
+    if questions is None and name_of(metric, _FUNCTIONS) in ORDER_METRICS:
         options |= {"n_permutations": n_resamples, "seed": seed}
         p_value = permutation_test(metric, uncertainty_a, uncertainty_b, correct, **options)
     return a.minus(b, confidence_level, p_value=p_value)
@@ -243,7 +243,8 @@ def resample(
         The value and those of all resamples. `estimate` gives the interval; `minus`, the difference to another method's
         on the same answers, resampled with the same seed.
     """
-    name = _check(metric, n_resamples)
+    name = name_of(metric, _FUNCTIONS)
+    n_resamples = whole(n_resamples, "n_resamples", low=1, high=MOST_DRAWS)
     options = all_options(_FUNCTIONS[name], options)
     whole(seed, "seed", low=0)
     prepared = _PREPARE[_FUNCTIONS[name]](uncertainty, correct, **options)
@@ -265,12 +266,6 @@ def resample(
         reason=prepared.undefined,
         drawn=drawn.hexdigest()[:16],
     )
-
-
-def _check(metric: str | Callable[..., float], n_resamples: int) -> str:
-    name = name_of(metric, _FUNCTIONS)
-    whole(n_resamples, "n_resamples", low=1, high=MOST_DRAWS)
-    return name
 
 
 def _groups(questions: Sequence[Any], correct: npt.ArrayLike) -> npt.NDArray[np.intp]:
