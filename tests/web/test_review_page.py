@@ -177,6 +177,31 @@ def test_answers_that_come_late_are_not_shown_to_another_person_or_in_another_qu
     assert changed(tmp_path / "journal.db", "SELECT reviewer, correct FROM labels") == [("Ann", 1)]
 
 
+def test_the_token_is_kept_until_the_page_is_closed(
+    browser: Any,
+    start: Callable[..., str],  # noqa: F811
+) -> None:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(start("s3cret"))
+    page.get_by_role("tab", name="Review").click()
+    page.get_by_label("Your name").fill("Ann")
+    page.get_by_label("Token of the server").fill("s3cret")
+    page.get_by_role("button", name="Label answers").click()
+    page.get_by_role("region", name="The answer to label").wait_for()
+    page.get_by_role("tab", name="History").click()
+    with page.expect_response("**/semtoken/watch") as looked:
+        page.get_by_role("tab", name="Review").click()
+    assert looked.value.ok and page.locator(".review [role=alert]").count() == 0
+    assert page.get_by_label("Token of the server").input_value() == "s3cret"
+    assert "s3cret" not in page.evaluate(
+        "JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])"
+    )
+    page.reload()
+    page.get_by_role("tab", name="Review").click()
+    assert "needs the server's token" in alert(page)
+
+
 def test_an_empty_answer_is_named_and_texts_are_shown_as_texts(
     browser: Any,
     start: Callable[..., str],  # noqa: F811

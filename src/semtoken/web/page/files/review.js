@@ -25,7 +25,9 @@ const keepName = (name) => {
   }
 };
 
-// An answer of the server; the token stays in the memory of this page.
+let keptToken = ""; // in the memory of this page, which other views do not end
+
+// An answer of the server.
 async function asked(path, token, body) {
   const headers = { ...(token ? { authorization: `Bearer ${token}` } : {}), ...(body ? { "content-type": "application/json" } : {}) };
   const response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
@@ -44,8 +46,8 @@ function Guaranteed({ report }) {
 
 export function Review() {
   const [name, setName] = useState(keptName());
-  const [token, setToken] = useState("");
-  const [needsToken, setNeedsToken] = useState(false);
+  const [token, setToken] = useState(keptToken);
+  const [needsToken, setNeedsToken] = useState(keptToken !== "");
   const [queue, setQueue] = useState("sample");
   const [facts, setFacts] = useState(null);
   const [report, setReport] = useState(null);
@@ -121,7 +123,7 @@ export function Review() {
     ${problem && html`<p role="alert" class="card">${problem}</p>`}
     <form class="row" onSubmit=${begin}>
       <label>${REVIEW.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); loads.current += 1; }} /></label>
-      ${needsToken && html`<label>${REVIEW.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>`}
+      ${needsToken && html`<label>${REVIEW.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken((keptToken = event.target.value))} /></label>`}
       <button class=${facts ? "" : "main"}>${REVIEW.begin}</button>
     </form>
     ${facts &&
