@@ -194,6 +194,8 @@ NESTED = st.recursive(
 @given(NESTED)
 @example({"a": events(*STREAMS["chat"]), "b": chat_reply("Oslo.", ITEMS)})
 @example({"a": [*STREAMS["chat"], {"b": chat_reply("Oslo.", ITEMS)}]})
+@example([[chat_reply("Oslo.", ITEMS), STREAMS["chat"][0]], {"a": STREAMS["chat"][1]}])
+@example({"a": json.dumps(json.dumps({"c": {"a": chat_reply("Oslo.", ITEMS), "b": [chat_reply("lo.", ITEMS[1:])]}}))})
 def test_chunks_and_replies_beside_each_other_end_in_numbers_or_in_words(value: Any) -> None:
     try:
         found = score_reply(value)

@@ -99,7 +99,7 @@ def branches(value: Any, found: Sequence[Found]) -> list[tuple[str | int, Any]]:
     # Of a stream whose chunks stand one by one, an element has the first alone.
     spread = (one for one in found if isinstance(one.reply, list) and not isinstance(_at(value, one.path), list))
     streams = {one.path[shared]: one.reply for one in spread}
-    return [(name, streams[name] if name in streams else opened(holder[name])) for name in names]
+    return [(name, streams[name] if name in streams else _unpacked(holder[name])) for name in names]
 
 
 def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
@@ -136,8 +136,15 @@ def _shared(found: Sequence[Found], begin: int) -> int | None:
 def _at(value: Any, path: Path) -> Any:
     """The value at a path, through texts of JSON."""
     for name in path:
-        value = opened(value)[name]
-    return opened(value)
+        value = _unpacked(value)[name]
+    return _unpacked(value)
+
+
+def _unpacked(value: Any) -> Any:
+    """The values of a text of JSON, however often it was encoded; any other value as it is."""
+    while (again := opened(value)) is not value:
+        value = again
+    return value
 
 
 def _is_telling(found: Found) -> bool:
@@ -237,7 +244,8 @@ def _stream_in(value: Any, chunks: Sequence[Found], found: Sequence[Found]) -> F
     holder = _at(value, path)
     listed = isinstance(holder, list) and all(isinstance(each, Mapping) for each in holder)
     # All that the list holds are these chunks; others in it say nothing of a stream, or report an error.
-    if listed and len(chunks) == sum(one.path[: len(path)] == path for one in found):
+    alone = len(chunks) == sum(one.path[: len(path)] == path for one in found)
+    if listed and alone and all(one.path[:-1] == path for one in chunks):
         return Found(path, holder, None, first.around[:-1])
     return Found(first.path, [one.reply for one in chunks], None, first.around)
 
