@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from semtoken.cli import run
+from semtoken.cli import console, run
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ def invoke(words: Iterable[object], stdin: str | None = None) -> Result:
     """Run `semtoken` with these words."""
     both = io.StringIO()
     out, err = Written(both), Written(both)
+    for kept in (console.out, console.err):  # a console keeps the width that the terminal had when it was made
+        kept.cache_clear()
     given = io.TextIOWrapper(io.BytesIO((stdin or "").encode("utf-8")), encoding="utf-8")
     status, raised = 0, None
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", given):
