@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,6 +84,17 @@ def test_a_missing_value_of_a_table_is_no_group(missing: object) -> None:
     fitted = GroupThresholds.fit(scores[1:], [1] * 119, groups=pd.Series(groups[1:], index=range(500, 381, -1)))
     assert list(fitted.thresholds) == ["a", "nan"], "the language of that code"
     assert fitted.decide(-0.1, "nan").action == "answer" and fitted.decide(-0.1, missing).reason == "no_threshold"
+
+
+def test_the_advice_on_what_is_discarded_is_about_the_doubtful_end() -> None:
+    """Three of the 24 most doubtful are right; the surest are, too, so a word about them would help nobody."""
+    scores, correct = -np.arange(1, 101) / 50, np.isin(np.arange(100), [*range(76), 77, 80, 83])
+    said = Bands.fit(scores, correct).discard_statement
+    assert "the 24 most doubtful of 100 labeled answers 3 are right" in said
+    assert "If the same share of the most doubtful stays right" in said and "surest" not in said
+    advised = re.search(r"A discard_alpha of ([\d.]+) gets a guarantee", said)
+    assert advised is not None and "start=" not in said, said
+    assert Bands.fit(scores, correct, discard_alpha=float(advised[1])).discard_from is not None
 
 
 def test_bands_keep_both_guarantees() -> None:

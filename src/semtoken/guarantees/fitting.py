@@ -153,7 +153,7 @@ def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str
     inside = answers.uncertainty[answers.uncertainty <= best.threshold]
     tied = int((answers.uncertainty == inside.max()).sum())
     equal = f", {tied} of them with one and the same score," if tied > 1 else ""
-    most, bad = ("most doubtful", "right") if claim.kind.name == "discarded" else ("surest", "wrong")
+    most, bad = _end(claim)
     return (
         f"Nothing can be guaranteed: of the {best.accepted} {most} of {answers.n} labeled answers{equal} "
         f"{best.wrong} {'is' if best.wrong == 1 else 'are'} {bad}, too many to show that {claim.bound} "
@@ -161,19 +161,22 @@ def _refused(claim: Claim, answers: LabeledScores, tests: Sequence[Test]) -> str
     )
 
 
+def _end(claim: Claim) -> tuple[str, str]:
+    """The answers that a sequence begins with, and what counts against it among them, in words."""
+    return ("most doubtful", "right") if claim.kind.name == "discarded" else ("surest", "wrong")
+
+
 def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[str]:
     """Sentences on what would help: each was tried on these labels, or is worked out from them."""
-    labels, levels = (answers.uncertainty, answers.correct), (claim.alpha, claim.delta)
-    advice = (
-        _more_labels(*labels, *levels, start),
-        _other_alpha(*labels, *levels, start),
-        _other_start(*labels, *levels),
-    )
+    advice = [_more_labels(claim, answers, start), _other_alpha(claim, answers, start)]
+    if claim.kind.name != "discarded":  # bands have no start to choose
+        advice.append(_other_start(answers.uncertainty, answers.correct, claim.alpha, claim.delta))
     return [sentence for sentence in advice if sentence]
 
 
-def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None) -> str:
+def _more_labels(claim: Claim, answers: LabeledScores, start: float | None) -> str:
     """A sentence on how many labels would let a start pass if the same share of the surest stays wrong."""
+    uncertainty, correct, alpha, delta = answers.uncertainty, answers.correct, claim.alpha, claim.delta
     n = correct.size
     seen: dict[float, tuple[float, float]] = {}  # by share of a start: what its threshold accepts, and is wrong of that
     more = n
@@ -189,16 +192,18 @@ def _more_labels(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
                 seen[share] = max(share, float(inside.mean())), float((1 - correct[inside]).mean())
             accepted = round(seen[share][0] * more)
             if exact.binomial_p_value(math.ceil(seen[share][1] * accepted), accepted, alpha) <= part * delta:
-                return f"If the same share of the surest stays wrong, about {_round_up(more):,} labels would do."
+                most, bad = _end(claim)
+                return f"If the same share of the {most} stays {bad}, about {_round_up(more):,} labels would do."
     return ""
 
 
-def _other_alpha(uncertainty: FloatArray, correct: FloatArray, alpha: float, delta: float, start: float | None) -> str:
+def _other_alpha(claim: Claim, answers: LabeledScores, start: float | None) -> str:
     """The next higher alpha, in steps of 0.01, at which these labels give a guarantee from the same start."""
+    name = "A discard_alpha" if claim.kind.name == "discarded" else "An alpha"
     # A guarantee that half of the answers are wrong helps nobody, so the search ends there.
-    for larger in (step / 100 for step in range(math.floor(100 * alpha) + 1, 51)):
-        if exact.comes(uncertainty, correct, larger, delta, start):
-            return f"An alpha of {larger:g} gets a guarantee from these labels: choose it, and fit on further ones."
+    for larger in (step / 100 for step in range(math.floor(100 * claim.alpha) + 1, 51)):
+        if exact.comes(answers.uncertainty, answers.correct, larger, claim.delta, start):
+            return f"{name} of {larger:g} gets a guarantee from these labels: choose it, and fit on further ones."
     return ""
 
 
