@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 WORDS = (
     "the The capital of France is Paris . A TV or a television set , Television and TELEVISION : 7 17 42 1990 "
@@ -49,6 +49,12 @@ def byte_level_bpe(added: bool = True) -> Any:
         tokenizer.add_special_tokens([AddedToken("<|user|>", special=True), AddedToken("<|assistant|>", special=True)])
         tokenizer.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
+
+
+def token_before(tokenizer: Any) -> processors.TemplateProcessing:
+    """A step of a tokenizer that puts its padding token before each text, as most models' tokenizers put one."""
+    first = tokenizer.pad_token, tokenizer.pad_token_id
+    return processors.TemplateProcessing(single=f"{first[0]} $A", special_tokens=[first])
 
 
 @_handed_out_as_copies

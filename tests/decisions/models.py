@@ -17,14 +17,15 @@ TEMPLATE = (
 
 
 def tokenizer() -> Any:
-    """Byte-level, with `<|user|>` and `<|assistant|>` as control tokens."""
+    """Byte-level, with `<|user|>` and `<|assistant|>` as control tokens, and a token before each text."""
     import copy
 
-    from tests.tiny import byte_level_bpe
+    from tests.tiny import byte_level_bpe, token_before
 
     found = copy.deepcopy(byte_level_bpe())
     found.add_tokens(["Yes", "No"])  # for transformers a label has to be one token
     found.chat_template = TEMPLATE
+    found.backend_tokenizer.post_processor = token_before(found)
     return found
 
 

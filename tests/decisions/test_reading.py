@@ -124,7 +124,8 @@ def by_hand(backend: Any, prompt: list[int], options: list[str]) -> list[float]:
     found = []
     for option in options:
         cases = {option, option.lower(), option.upper(), option.capitalize()}
-        spellings = {tuple(own(blank + case)["input_ids"]) for blank, case in product(("", " "), cases)}
+        written = [blank + case for blank, case in product(("", " "), cases)]
+        spellings = {tuple(own(text, add_special_tokens=False)["input_ids"]) for text in written}
         spellings |= {(i,) for i, text in enumerate(vocabulary.texts) if text.strip().lower() == option.lower()}
         rests = [o.lower()[len(option) :] for o in options if o != option and o.lower().startswith(option.lower())]
         pieces = [piece.decode("utf-8", "ignore").lower() for piece in vocabulary.pieces]

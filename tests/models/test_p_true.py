@@ -11,6 +11,7 @@ import torch
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import p_true_log_probs, p_true_prompt
 from tests.bench import statistics_models as models
+from tests.tiny import token_before
 
 QUESTIONS = ["who is it", "The capital of France is ?", "TV"]
 ANSWERS = [" Paris\n", "", "the same {answer}"]
@@ -35,8 +36,9 @@ def direct(stc: Any, prompt: list[int], continuation: list[int]) -> float:
 @pytest.mark.parametrize(
     ("kind", "spelling"), [("byte-level", "bare"), ("wordpiece", "with blank"), ("byte-level", "both")]
 )
-def test_probabilities_of_true_and_false(kind: str, spelling: Any) -> None:
+def test_probabilities_of_true_and_false(kind: str, spelling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stc = models.answering(kind)
+    monkeypatch.setattr(stc.tokenizer.backend_tokenizer, "post_processor", token_before(stc.tokenizer))
     found = p_true_log_probs(stc, QUESTIONS, ANSWERS, spelling=spelling, batch_size=2)
     blanks = {"bare": [""], "with blank": [" "], "both": ["", " "]}[spelling]
     for question, answer, row in zip(QUESTIONS, ANSWERS, found, strict=True):

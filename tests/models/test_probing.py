@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers.processors import TemplateProcessing
 
 import semtoken as st
 from semtoken.core import ScoringRules, scorer_for
@@ -18,7 +17,7 @@ from semtoken.models.probing import Competitor, competing, competing_in_record, 
 from semtoken.models.probing.choices import _with
 from semtoken.models.probing.disputes import _to_end_of_phrase, doubtful_steps, merge
 from tests import worked
-from tests.tiny import byte_level_bpe, llama
+from tests.tiny import byte_level_bpe, llama, token_before
 
 torch = pytest.importorskip("torch")
 
@@ -29,8 +28,7 @@ PROMPT = "the capital of France is"
 def stc() -> Any:
     """A random model with random clusters, whose tokenizer puts a token before each prompt, as most do."""
     tokenizer = byte_level_bpe()
-    first = tokenizer.pad_token, tokenizer.pad_token_id
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{first[0]} $A", special_tokens=[first])
+    tokenizer.backend_tokenizer.post_processor = token_before(tokenizer)
     vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
     labels = np.random.default_rng(0).integers(0, 60, vocabulary.size).astype(np.int32)
     return st.ScoredModel(llama(vocabulary.size, seed=3), tokenizer, st.TokenClusters(labels, vocabulary))
