@@ -69,6 +69,13 @@ def test_all_formats_are_there(folder: Path) -> None:
     assert linked == {name for name in found if name.endswith(".png")}
 
 
+def test_what_a_report_says_is_recorded(folder: Path) -> None:
+    """All sentences and tables of a run: if a change is meant, the new text goes into the file."""
+    recorded = Path(__file__).with_name("recorded_report.md").read_text("utf-8")
+    # Of a number so near 0 the last digit is the machine's.
+    assert re.sub(r"-?0\.0000\d", "NEARLY 0", (folder / "report.md").read_text("utf-8")) == recorded
+
+
 @pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     report.cache_clear()
