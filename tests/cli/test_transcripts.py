@@ -17,12 +17,21 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def printed(line: str) -> str:
-    """A line of a session with what its command prints, without times; behind `<<<` stand the lines that are typed."""
+    """A line of a session with what its command prints, without times; behind `<<<` stand the lines that are typed.
+
+    Numbers have four digits: more are the machine's.
+    """
     words, _, typed = line.partition(" <<< ")
-    done = invoke(shlex.split(words), stdin="".join(f"{one.removeprefix('ENTER')}\n" for one in typed.split()))
-    text = re.sub(r"[ \t]+$", "", TIMES.sub(b"TIME", done.output.encode()).decode(), flags=re.MULTILINE)
-    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+", "CHANGING", text)
-    return f"$ semtoken {line}\n{text}[{done.exit_code}]\n"
+    program, *arguments = shlex.split(words)
+    if program == "cat":
+        output, end = Path(arguments[0]).read_text("utf-8"), ""
+    else:
+        done = invoke(arguments, stdin="".join(f"{one.removeprefix('ENTER')}\n" for one in typed.split()))
+        output, end = done.output, f"[{done.exit_code}]\n"
+    text = TIMES.sub(b"TIME", output.encode()).decode()
+    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+|\b[0-9a-f]{32}\b", "CHANGING", text)
+    text = re.sub(r"\d+\.\d{5,}(e-?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+    return f"$ {line}\n" + re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE) + end
 
 
 @pytest.mark.parametrize("session", sorted(path.stem for path in SESSIONS.glob("*.txt")))
@@ -37,5 +46,5 @@ def test_commands_print_what_they_printed(
         shutil.copytree(EXAMPLES / name, name)
     shutil.copytree(model, "tiny")
     recorded = (SESSIONS / f"{session}.txt").read_text("utf-8")
-    lines = re.findall(r"^\$ semtoken (.+)$", recorded, re.MULTILINE)
+    lines = re.findall(r"^\$ ((?:semtoken|cat) .+)$", recorded, re.MULTILINE)
     assert "\n".join(map(printed, lines)) == recorded
