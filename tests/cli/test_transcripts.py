@@ -29,7 +29,7 @@ def printed(line: str) -> str:
         done = invoke(arguments, stdin="".join(f"{one.removeprefix('ENTER')}\n" for one in typed.split()))
         output, end = done.output, f"[{done.exit_code}]\n"
     text = TIMES.sub(b"TIME", output.encode()).decode()
-    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+|\b[0-9a-f]{32}\b", "CHANGING", text)
+    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+|\b(?:[0-9a-f]{16}){1,2}\b", "CHANGING", text)
     text = re.sub(r"\d+\.\d{5,}(e-?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
     return f"$ {line}\n" + re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE) + end
 
