@@ -29,8 +29,8 @@ def printed(line: str) -> str:
         done = invoke(arguments, stdin="".join(f"{one.removeprefix('ENTER')}\n" for one in typed.split()))
         output, end = done.output, f"[{done.exit_code}]\n"
     text = TIMES.sub(b"TIME", output.encode()).decode()
-    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+|\b(?:[0-9a-f]{16}){1,2}\b", "CHANGING", text)
     text = re.sub(r"\d+\.\d{5,}(e-?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+    text = re.sub(r"(?s)\d+\.\d seconds .*? memory\.|semtoken:[\d.]+|\b(?:[0-9a-f]{16}){1,2}\b", "CHANGING", text)
     return f"$ {line}\n" + re.sub(r"[ \t\r]+$", "", text, flags=re.MULTILINE) + end
 
 
