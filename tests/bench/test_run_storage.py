@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.bench.plan import PlannedClustering
+from semtoken.bench.read_results import _examples
 from semtoken.bench.run import LOG
 from semtoken.bench.statistics.steps import STEPS
 from semtoken.bench.storage import (
@@ -34,6 +35,7 @@ from semtoken.bench.storage import (
     write_json,
     write_shard,
 )
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.core.results.generation import Generation
 from semtoken.errors import InvalidInputError
 from semtoken.methods import eigenscore
@@ -247,3 +249,9 @@ def test_a_log_that_a_full_disk_does_not_take_stops_no_run_and_prints_nothing(
     settings = {"models": ["almanac"], "datasets": ["almanac"], "methods": ["perplexity"], "limit": 2}
     assert start(settings, run) == []
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_the_clusters_that_are_shown_hold_other_tokens_too() -> None:
+    assert list(_examples(worked.clusters())) == [("TV", " television", " tele")]
+    alone = np.arange(len(worked.TOKENS), dtype=np.int32)
+    assert list(_examples(TokenClusters(alone, worked.vocabulary()))) == []

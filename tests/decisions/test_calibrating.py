@@ -18,6 +18,7 @@ from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
+from semtoken.guarantees.judge import Share
 from semtoken.support.files.strict_json import dump_json, seal
 from tests.decisions.made_up import ASKED, changed, side_of, world
 from tests.known import known
@@ -144,6 +145,8 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
         shop: (wrong[shop], ran[shop]) for shop in "ab"
     }
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
+    few = replace(question, slices={"b": Share(3, 4), "a": Share(1, 1)})
+    assert few.slice_lines[0].startswith("a (the worst): 1 of 1, 100%") and few.slice_lines[1].startswith("b: 3 of 4")
     one = replace(question, slices={"a": question.slices["a"]})  # alone it needs no correction for several looks
     low, high = binomtest(wrong["a"], ran["a"]).proportion_ci(0.95)
     assert one.slice_lines[0].endswith(f"({percent(low)} to {percent(high)})")
