@@ -54,6 +54,15 @@ def only(parts: list[Part]) -> Part:
     return part
 
 
+def test_equal_answers_and_parts_are_one_key_of_a_set(clusters: Any) -> None:
+    """Also with scores and values, which are dicts and lists."""
+    spelled = ['{"', "month", '":', " [", "1", "]", "}", "<end>"]
+    answers = [scored(clusters, spelled, {}).with_fields(scores={"trace": 0.5}) for _ in range(2)]
+    assert len({*answers}) == 1 and len({*answers, answers[0].with_fields(text="other")}) == 2
+    parts = [answer.parts("field") for answer in answers]
+    assert parts[0] and len({*parts[0], *parts[1]}) == len(parts[0])
+
+
 FIELD = ['{"', "month", '":', ' "', "July", '"}', "<end>"]
 JULY = {4: {"July": 0.03, "January": 0.45, "july": 0.02, "Jul": 0.1, "J": 0.2, "the": 0.1}}
 

@@ -135,11 +135,13 @@ REASONS = {
         "neutral_masks alike in_cluster call_confidences DecisionCalibrator.accepts DecisionCalibrator.decide block "
         "alternatives_at ScoredAnswer.with_fields"
     ),
-    "takes nothing that can be odd": "reset to_dict to_summary facts to_pandas without_quotes without_tokens",
+    "takes nothing that can be odd": (
+        "reset to_dict to_summary facts to_pandas without_quotes without_tokens lines plain_values"
+    ),
     "campaigns `damage` and `kills` are for its files": (
         "token_table fetch DecisionCalibrator.save DecisionCalibrator.load"
     ),
-    "calls others that are attacked": "from_model field_confidences Vocabulary.parts from_summary",
+    "calls others that are attacked": "from_model field_confidences Vocabulary.parts from_summary clusters_of",
     "uploads, or takes a model of torch": "push_to_hub watching",
 }
 """Why a public function is not attacked, and the names of those."""

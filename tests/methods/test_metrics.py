@@ -209,6 +209,12 @@ def test_areas_and_curve_without_answers() -> None:
     assert metrics.risk_coverage_curve([], []).risk.size == 0
 
 
+@each("curve_of", [metrics.risk_coverage, metrics.risk_coverage_curve])
+def test_curves_can_be_compared_and_put_into_a_set(curve_of: Any) -> None:
+    one, other = (curve_of([0.1, 0.2, 0.3], [1, 0, 1]) for _ in range(2))
+    assert one == one and one != other and len({one, other}) == 2
+
+
 def test_one_answer_has_a_risk() -> None:
     assert metrics.aurc([0.3], [1]) == 0.0
     assert metrics.aurc([0.3], [0]) == 1.0

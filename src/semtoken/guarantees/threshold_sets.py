@@ -61,7 +61,7 @@ class GroupThresholds:
     A guarantee over all answers can be broken in a small group and kept on the whole. Here it holds in every group.
     """
 
-    thresholds: Mapping[str, Threshold]
+    thresholds: Mapping[str, Threshold] = field(hash=False)
     """The threshold of each group; its `min_log_score` is None where the group's labels support no guarantee."""
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from semtoken.core.scored_token import Flag
@@ -86,7 +86,7 @@ class Part:
     """An interval (low, high) around `confidence`, with equal ends where that is exact; None without a confidence."""
     flags: tuple[Flag, ...] = ()
     """Notes for a reader of the confidence."""
-    value: Any = None
+    value: Any = field(default=None, hash=False)
     """The decoded value of a JSON field."""
     present: bool = True
     """False for a field that the schema asks for and the object lacks; its confidence is None."""
@@ -99,7 +99,7 @@ class Part:
     negation: tuple[tuple[str, float], ...] = ()
     """Words of a sentence that turn it round ("not"), each with its own probability. As function words they may count
     as certain in the confidence."""
-    choices: Mapping[str, float] | None = None
+    choices: Mapping[str, float] | None = field(default=None, hash=False)
     """Probability of each allowed value of an enum or a boolean, normalized over them (`semtoken.models.probing`)."""
     option_mass: float | None = None
     """The total of `choices` before normalizing, in [0, 1]: small where the model wanted to write something else."""

@@ -107,10 +107,10 @@ class ScoredAnswer:
     `Calibrator.predict_proba_interval`."""
     decision: Decision | None = None
     """The decision whether to give the answer, with the guarantee; None without a threshold."""
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Name of each method that was asked for -> the answer's uncertainty by it; higher is riskier, in the method's own
     units."""
-    score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
     """Name of a method -> an interval around its exact score. Only scores that are not exact are here, since only the k
     best tokens of each step are known."""
     question: str | None = field(default=None, compare=False)

@@ -34,7 +34,7 @@ class RejectionAreas:
     """The area that is expected of an uncertainty that knows nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RiskCoverage:
     """Selective risk at every coverage: answer the n most certain, refuse the others."""
 
@@ -373,7 +373,7 @@ def _checked_options(max_rejection: float, ties: str, random: str) -> float:
     return share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SelectiveRisk:
     """One point for each distinct uncertainty: answer everything up to it, abstain from the rest."""
 
