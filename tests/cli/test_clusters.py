@@ -46,14 +46,6 @@ def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str,
     assert TokenClusters.from_pretrained(target / "k50").n_clusters == 60
 
 
-def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
-    result = semtoken("cluster", "show", "Paris", "--clusters", clusters)
-    assert result.exit_code == 0, result.output
-    loaded = TokenClusters.from_pretrained(clusters)
-    for member in loaded.members("Paris"):
-        assert repr(member) in result.stdout
-
-
 def test_the_preset_default_takes_no_clustering(
     semtoken: RunCommand, model: str, clusters: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -68,9 +60,6 @@ def test_the_preset_default_takes_no_clustering(
 
 
 class TestErrors:
-    def test_no_such_token(self, semtoken: RunCommand, clusters: str) -> None:
-        assert_told(semtoken("cluster", "show", "Parys", "--clusters", clusters), "No single token is spelled 'Parys'")
-
     def test_no_such_clusters(self, semtoken: RunCommand, tmp_path: Path) -> None:
         assert_told(semtoken("cluster", "show", "a", "--clusters", tmp_path / "none"), "none")
 
