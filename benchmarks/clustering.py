@@ -97,9 +97,9 @@ def synthetic(n: int, d: int, variant: str, seed: int = 0) -> np.ndarray:
         rows = slice(start, min(start + 4096, n))
         noise = rng.standard_normal((rows.stop - start, d), dtype=np.float32)
         table[rows] = noise * (weights[4] * strength[rows, None])
-    for centres, who, weight in zip(groups, member, weights, strict=False):
+    for centers, who, weight in zip(groups, member, weights, strict=False):
         if weight > 0:
-            level = rng.standard_normal((centres, d), dtype=np.float32) * np.float32(weight)
+            level = rng.standard_normal((centers, d), dtype=np.float32) * np.float32(weight)
             for start in range(0, n, 4096):
                 table[start : start + 4096] += level[who[start : start + 4096]]
     junk = rng.permutation(n)[: int(JUNK * n)]
@@ -368,7 +368,7 @@ def plot(rows: list[dict[str, str]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), constrained_layout=True)
-    colours = dict(zip(METHODS, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True))
+    colors = dict(zip(METHODS, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True))
     for axis, column, title in zip(axes, ("wall_s", "peak_gb"), ("seconds", "peak GB"), strict=True):
         for method in METHODS:
             for name in sorted({r["table"] for r in rows}):
@@ -378,7 +378,7 @@ def plot(rows: list[dict[str, str]], file: Path) -> None:
                     xs = sorted(latest)
                     style = "-" if name not in VARIANTS else "--"
                     label = f"{method}, {name}"
-                    axis.plot(xs, [latest[x] for x in xs], "o" + style, color=colours[method], label=label)
+                    axis.plot(xs, [latest[x] for x in xs], "o" + style, color=colors[method], label=label)
         axis.set(xscale="log", yscale="log", xlabel="rows", ylabel=title)
         axis.grid(alpha=0.3, which="both")
     axes[0].legend(fontsize=7)

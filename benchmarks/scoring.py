@@ -84,7 +84,7 @@ def needed_by(preset: Preset, clusters: st.TokenClusters) -> st.TokenClusters | 
 
 
 def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
-    """Microseconds a step of the log-softmax and of all that scoring does, its own normalisers included."""
+    """Microseconds a step of the log-softmax and of all that scoring does, its own normalizers included."""
     random = np.random.default_rng(1)
     size = clusters.vocabulary.size
     rows = random.standard_normal((steps, size), dtype=np.float32)
@@ -100,7 +100,7 @@ def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
         st.score_logits(logits, ids, needed_by(preset, clusters), preset=preset)
 
     table = Table(title=f"µs a step, V = {size:,}, {steps} steps, {torch.get_num_threads()} thread(s)")
-    for heading in ("logits", "log-softmax", "normalisers", "default", "paper", "default / softmax", "paper / softmax"):
+    for heading in ("logits", "log-softmax", "normalizers", "default", "paper", "default / softmax", "paper / softmax"):
         table.add_column(heading, justify="left" if heading == "logits" else "right")
     for name, (log_softmax, logits) in forms.items():
         sides: dict[str, Callable[[], Any]] = {

@@ -108,9 +108,9 @@ RESOLVED = {
 """Extra -> the versions of Python for which its dependencies must fit together."""
 TRY = """
 import importlib.util, semtoken as st, numpy as np
-from semtoken.support.checkpoints import CATALOGUE
+from semtoken.support.checkpoints import CATALOG
 assert importlib.util.find_spec("torch") is None
-clusters = st.TokenClusters.from_pretrained(CATALOGUE["smollm2"].clusters)
+clusters = st.TokenClusters.from_pretrained(CATALOG["smollm2"].clusters)
 [token] = [i for i, text in enumerate(clusters.vocabulary.texts) if text == " Paris"]
 logits = np.zeros((1, clusters.vocabulary.size), np.float32)
 logits[0, token] = 20

@@ -97,7 +97,7 @@ def _renamed(name: str) -> str:
 
 
 def _permuted(name: str, weight: np.ndarray, config: dict[str, Any]) -> np.ndarray:
-    """llama.cpp rotates pairs of neighbouring rows of a head, transformers pairs half a head apart."""
+    """llama.cpp rotates pairs of neighboring rows of a head, transformers pairs half a head apart."""
     if not name.endswith(("q_proj.weight", "k_proj.weight")):
         return weight
     heads = config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]

@@ -58,9 +58,9 @@ def intervals(axes: Axes, found: pd.DataFrame, columns: tuple[str, str, str], re
     """One row for each line of a table; blue above the reference, orange below, grey where it is in the interval."""
     value, low, high = columns
     for place, (_, line) in enumerate(found.iterrows()):
-        colour = GOOD if line[low] > reference else BAD if line[high] < reference else LEVEL
-        axes.plot([line[low], line[high]], [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(line[value], place, "o", color=colour, markersize=4.5)
+        color = GOOD if line[low] > reference else BAD if line[high] < reference else LEVEL
+        axes.plot([line[low], line[high]], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(line[value], place, "o", color=color, markersize=4.5)
     axes.axvline(reference, color="#bbbbbb", linewidth=0.8, zorder=0)
     axes.tick_params(left=False)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
 LEVELS = (0.0, 0.5, 1.0)
-COLOURS = np.array([(255, 243, 205), (253, 174, 97), (205, 50, 45)])
+COLORS = np.array([(255, 243, 205), (253, 174, 97), (205, 50, 45)])
 """Background colors at these levels of uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
 SOME_DOUBT, WEAK = 0.15, 0.5
@@ -36,7 +36,7 @@ SOME_DOUBT, WEAK = 0.15, 0.5
 
 
 @dataclass(frozen=True)
-class ColouredSpan:
+class ColoredSpan:
     """A stretch of the answer that is shown in one color: one token, or several that share a character."""
 
     text: str
@@ -55,18 +55,18 @@ class ColouredSpan:
         return self.uncertainty >= PLAIN_BELOW
 
 
-def segments(response: ScoredAnswer) -> list[ColouredSpan]:
+def segments(response: ScoredAnswer) -> list[ColoredSpan]:
     """The answer divided at the boundaries of its tokens, each character once, with line ends made visible."""
-    cut: list[ColouredSpan] = []
+    cut: list[ColoredSpan] = []
     position = 0
     for start, end, tokens in _groups(response.tokens):
         if start > position:
-            cut.append(ColouredSpan(visible(response.text[position:start]), ()))
+            cut.append(ColoredSpan(visible(response.text[position:start]), ()))
         text = response.text[max(start, position) : end]
-        cut.append(ColouredSpan(visible(text) if text else END, tokens))
+        cut.append(ColoredSpan(visible(text) if text else END, tokens))
         position = max(position, end)
     if position < len(response.text):
-        cut.append(ColouredSpan(visible(response.text[position:]), ()))
+        cut.append(ColoredSpan(visible(response.text[position:]), ()))
     return _with_last_newline_marked(cut)
 
 
@@ -83,26 +83,26 @@ def _groups(tokens: Sequence[ScoredToken]) -> list[tuple[int, int, tuple[ScoredT
     return groups
 
 
-def _with_last_newline_marked(cut: list[ColouredSpan]) -> list[ColouredSpan]:
+def _with_last_newline_marked(cut: list[ColoredSpan]) -> list[ColoredSpan]:
     """A newline that ends the answer would not be seen: show a sign for it."""
     for i in range(len(cut) - 1, -1, -1):
         text = cut[i].text
         if text.strip(f" \n{END}"):
             break
         if "\n" in text:
-            cut[i] = ColouredSpan(text.replace("\n", NEWLINE), cut[i].tokens)
+            cut[i] = ColoredSpan(text.replace("\n", NEWLINE), cut[i].tokens)
     return cut
 
 
-def colour(uncertainty: float) -> tuple[int, int, int]:
+def color(uncertainty: float) -> tuple[int, int, int]:
     """Background color (red, green, blue) for an uncertainty in [0, 1]."""
-    red, green, blue = (round(float(np.interp(uncertainty, LEVELS, shades))) for shades in COLOURS.T)
+    red, green, blue = (round(float(np.interp(uncertainty, LEVELS, shades))) for shades in COLORS.T)
     return red, green, blue
 
 
-def _colours(uncertainty: float) -> tuple[str, str]:
+def _colors(uncertainty: float) -> tuple[str, str]:
     """Text and background color."""
-    background = "#{:02x}{:02x}{:02x}".format(*colour(uncertainty))
+    background = "#{:02x}{:02x}{:02x}".format(*color(uncertainty))
     return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", background
 
 
@@ -112,7 +112,7 @@ def shaded_text(response: ScoredAnswer) -> Text:
 
     text = Text()
     for segment in segments(response):
-        foreground, background = _colours(segment.uncertainty)
+        foreground, background = _colors(segment.uncertainty)
         marks = _marks(segment.uncertainty)
         text.append(segment.text, style=f"{marks}{foreground} on {background}" if segment.shaded else "")
     return text
@@ -129,7 +129,7 @@ def legend() -> Text:
 
     text = Text("uncertainty of a token: ", style="dim")
     for value in (0.1, 0.3, 0.5, 0.7, 0.9):
-        foreground, background = _colours(value)
+        foreground, background = _colors(value)
         text.append(f" {value} ", style=f"{_marks(value)}{foreground} on {background}")
     text.append(f" underlined from {SOME_DOUBT} on, bold from {WEAK}", style="dim")
     return text
@@ -189,11 +189,11 @@ def shaded_html(response: ScoredAnswer) -> str:
     )
 
 
-def _span(segment: ColouredSpan) -> str:
+def _span(segment: ColoredSpan) -> str:
     text = html.escape(segment.text, quote=True)
     if not segment.tokens:
         return text
-    foreground, background = _colours(segment.uncertainty)
+    foreground, background = _colors(segment.uncertainty)
     line = "underline wavy" if segment.uncertainty >= WEAK else "underline dashed"
     marks = f";text-decoration:{line}" if segment.uncertainty >= SOME_DOUBT else ""
     style = f' style="color:{foreground};background:{background}{marks}"' if segment.shaded else ""

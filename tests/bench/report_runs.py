@@ -51,7 +51,7 @@ def cell(
         "dataset": dataset,
         "question_ids": tuple(f"q{i}" for i in range(n)),
         "uncertainty": {name: uncertainty(SEPARATION[name]) for name in methods},
-        "judgements": {"exact": correct, "llm": second},
+        "judgments": {"exact": correct, "llm": second},
         "variants": {name: uncertainty(1.5 + 0.1 * i) for i, name in enumerate(variants)},
         "greedy_seconds": 200.0,
         "seconds": {name: 0.5 * 1.6**place for place, name in enumerate(methods)},

@@ -159,7 +159,7 @@ NAMES = ("stc", "sequence_probability", "perplexity")
 def controlled(n: int = 400, **gains: float) -> Measured:
     """A cell whose controls are STC less well separated by some distance."""
     one = cell(methods=NAMES, n=n)
-    correct, rng = one.judgements["exact"], np.random.default_rng(5)
+    correct, rng = one.judgments["exact"], np.random.default_rng(5)
     stc = one.uncertainty["stc"]
     values: dict[str, Any] = {
         name: np.stack([stc + gains.get(name, 0.0) * (correct + 0.2 * rng.normal(size=n)) for _ in range(count)])
@@ -185,7 +185,7 @@ def test_the_report_says_which_part_earns_its_place() -> None:
 
 def test_of_several_repetitions_the_mean_is_reported_and_the_middle_one_tested() -> None:
     one = cell(methods=NAMES, n=400)
-    correct, stc = one.judgements["exact"], one.uncertainty["stc"]
+    correct, stc = one.judgments["exact"], one.uncertainty["stc"]
     drawn = list(stc + 0.15 * np.random.default_rng(5).normal(size=(3, 400)))
     found = measured(replace(one, controls={"shuffled_by_frequency": np.stack(drawn)}), n_resamples=500)
     drawn.sort(key=lambda values: metrics.auroc(values, correct))
@@ -207,7 +207,7 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
         one = cell(
             methods=(),
             n=400,
-            judgements={"exact": correct},
+            judgments={"exact": correct},
             uncertainty={"stc": stc, "sequence_probability": np.random.default_rng(1).normal(size=400)},
             controls={"no_clusters": -stc[None]},
         )

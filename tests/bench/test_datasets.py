@@ -254,7 +254,7 @@ def test_a_limit_takes_a_random_part_in_order() -> None:
         part(0)
 
 
-def test_hashes_tell_what_generations_and_what_judgements_depend_on(tmp_path: Path) -> None:
+def test_hashes_tell_what_generations_and_what_judgments_depend_on(tmp_path: Path) -> None:
     def dataset(question: str = "Who?", answer: str = "Ann", id: str = "1", **options: Any) -> Dataset:
         return read_dataset(
             write(tmp_path / "a.jsonl", {"id": id, "question": question, "answers": [answer]}), **options

@@ -213,9 +213,9 @@ def test_every_two_judges_are_compared() -> None:
         ("b", "c", pytest.approx(-0.8)),
     ]
     assert agreement({"a": [1, 0]}) == []
-    with pytest.raises(InvalidInputError, match="judgements of b have shape"):
+    with pytest.raises(InvalidInputError, match="judgments of b have shape"):
         agreement({"a": [1, 0], "b": [1]})
-    with pytest.raises(InvalidInputError, match="judgements of b must be a list of 1, 0 and NaN"):
+    with pytest.raises(InvalidInputError, match="judgments of b must be a list of 1, 0 and NaN"):
         agreement({"a": [1, 0], "b": [1, 0.5]})
 
 

@@ -77,7 +77,7 @@ def test_a_whole_run_by_another_judge(run: Path, monkeypatch: pytest.MonkeyPatch
     (cell,) = collect(run).cells
     with (run / "report/csv/figures.csv").open() as file:
         rows = {(r["table"], r["setting"], r["metric"]): r["value"] for r in csv.DictReader(file)}
-    expected = roc_auc_score(1 - cell.judgements["others"], cell.uncertainty["perplexity"])
+    expected = roc_auc_score(1 - cell.judgments["others"], cell.uncertainty["perplexity"])
     assert float(rows["comparison", "Perplexity", "AUROC"]) == pytest.approx(expected)
     assert ("linkage", "average", "AUROC") in rows
     assert {name: content for name, content in contents(run).items() if not name.startswith("report/")} == before
@@ -119,7 +119,7 @@ def test_a_step_that_is_cut_off_leaves_no_overhead_of_the_methods_that_need_it(r
 
 
 def test_a_run_with_nothing_complete_is_an_error_and_leaves_a_former_report(run: Path) -> None:
-    former = results(cell(methods=("stc",), n=9, seconds={}, judgements={"exact": np.ones(9)}))  # it has no figures
+    former = results(cell(methods=("stc",), n=9, seconds={}, judgments={"exact": np.ones(9)}))  # it has no figures
     write_report(build_report(former, n_resamples=5), run / "report")
     before = contents(run / "report")
     shutil.rmtree(run / "stages")

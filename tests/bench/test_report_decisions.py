@@ -51,7 +51,7 @@ def scored(n: int = 200, seed: int = 0, noise: bool = False, **changes: Any) -> 
         "n": n,
         "methods": (),
         "uncertainty": {"stc": -np.expm1(log_confidence)} | ({"perplexity": rng.normal(size=n)} if noise else {}),
-        "judgements": {"exact": correct},
+        "judgments": {"exact": correct},
         "log_confidence": log_confidence,
         "signature": SIGNATURE,
         "texts": tuple((f"question {i}?", f"answer {i}") for i in range(n)),
@@ -84,8 +84,8 @@ def calibrator(**origin: Any) -> Calibrator:
     one = fitted()
     assert one.log_confidence is not None
     fingerprint = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
-    made = Calibrator.fit(one.log_confidence, one.judgements["exact"], fingerprint=fingerprint)
-    threshold = Threshold.fit(one.log_confidence, one.judgements["exact"], alpha=0.2, fingerprint=fingerprint)
+    made = Calibrator.fit(one.log_confidence, one.judgments["exact"], fingerprint=fingerprint)
+    threshold = Threshold.fit(one.log_confidence, one.judgments["exact"], alpha=0.2, fingerprint=fingerprint)
     return replace(made, threshold=threshold)
 
 
@@ -103,7 +103,7 @@ def reported(*cells: Cell, **options: Any) -> BenchReport:
 def test_risk_at_a_coverage_counts_the_surest_and_their_ties() -> None:
     uncertainty = np.array([0.1, 0.2, 0.2, 0.2, 0.5, 0.6, np.nan, 0.9, 0.9, np.inf])
     correct = np.array([1.0, 0, 1, 1, 1, 0, 0, 1, np.nan, 0])
-    found = probabilities(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgements={"exact": correct}))
+    found = probabilities(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgments={"exact": correct}))
     stc = of(found)
     assert (stc.answers, stc.correct) == (9, 5)
     assert stc.risk_at_20 == pytest.approx(1 / 4)  # three tied answers enter together
@@ -129,9 +129,9 @@ def test_no_answer_gets_its_chance_from_its_own_label() -> None:
     one = scored(60)
     before = given(one)
     for i in (0, 17, 59):
-        labels = one.judgements["exact"].copy()
+        labels = one.judgments["exact"].copy()
         labels[i] = 1 - labels[i]
-        after = given(replace(one, judgements={"exact": labels}))
+        after = given(replace(one, judgments={"exact": labels}))
         assert after[i] == before[i]
         assert (after != before).any()
 
@@ -174,7 +174,7 @@ def test_a_probability_that_is_off_is_reported_as_such() -> None:
 
 
 def test_one_kind_of_answers_gives_no_probabilities() -> None:
-    made = reported(scored(40, judgements={"exact": np.ones(40)}))
+    made = reported(scored(40, judgments={"exact": np.ones(40)}))
     (said,) = lines(made, "probabilities")
     assert said.endswith("no probabilities, 0 wrong answers are too few, 5 are needed.")
 
@@ -210,7 +210,7 @@ def test_a_panel_shows_each_group_with_its_interval_beside_the_diagonal() -> Non
 def test_the_answers_furthest_off_are_shown() -> None:
     one = scored(50)
     made = reported(one)
-    stc, correct = one.uncertainty["stc"], one.judgements["exact"]
+    stc, correct = one.uncertainty["stc"], one.judgments["exact"]
     for name, label, sign in (("surest_wrong", 0, 1), ("doubtful_right", 1, -1)):
         table = tables_of(made)[name]
         wanted = sorted((i for i in range(50) if correct[i] == label), key=lambda i: sign * stc[i])[:5]
@@ -222,7 +222,7 @@ def test_the_answers_furthest_off_are_shown() -> None:
 def test_files_of_risks_and_probabilities_are_those_by_hand() -> None:
     one = scored(50, noise=True)
     made = reported(one)
-    correct = one.judgements["exact"]
+    correct = one.judgments["exact"]
     found = {row["method"]: row for row in rows_of(made, "probabilities")}
     for name, uncertainty in one.uncertainty.items():
         row = {
@@ -268,7 +268,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     threshold, log_confidence = known(applied.threshold), known(fresh.log_confidence)
     made = reported(fresh, calibrator=applied)
     accepted = log_confidence >= known(threshold.min_log_score)
-    wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
+    wrong = int((1 - fresh.judgments["exact"])[accepted].sum())
     first, second = lines(made, "calibrator")[:2]
     assert first == threshold.statement
     assert (
@@ -277,7 +277,7 @@ def test_a_calibrator_is_held_against_the_answers() -> None:
     assert not any("Beware" in line for line in lines(made, "calibrator"))
     table = tables_of(made)["surest_wrong"]
     assert table.header[-1] == "Decision" and set(table.frame["Decision"]) <= {"answer", "abstain"}
-    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, log_confidence, -99)))
+    best = int(np.argmax(np.where(fresh.judgments["exact"] == 0, log_confidence, -99)))
     assert table.frame["Probability"].iloc[0] == f"{100 * applied.predict_proba(float(log_confidence[best])):.0f}%"
 
 

@@ -48,7 +48,7 @@ def usual() -> tuple[Cell, Measured]:
 def difference(one: Cell, name: str, against: str = "stc", metric: str = "auroc") -> Any:
     """The difference of two methods as the metrics of the library have it."""
     scores = {**one.uncertainty, **one.variants}
-    return metrics.paired_difference(metric, scores[name], scores[against], one.judgements["exact"], n_resamples=200)
+    return metrics.paired_difference(metric, scores[name], scores[against], one.judgments["exact"], n_resamples=200)
 
 
 def assert_a_family(found: Measured, one: Cell, names: Sequence[str], against: str, metric: str) -> None:
@@ -62,11 +62,11 @@ def assert_a_family(found: Measured, one: Cell, names: Sequence[str], against: s
 
 def test_values_are_those_of_scikit_learn_and_of_the_metrics() -> None:
     one, found = usual()
-    wrong = 1 - one.judgements["exact"]
+    wrong = 1 - one.judgments["exact"]
     assert list(found.cells[0].seconds) == list(NAMES)
     for name in NAMES:
         assert figure(found, name).value == pytest.approx(roc_auc_score(wrong, one.uncertainty[name]))
-        expected = metrics.bootstrap("prr", one.uncertainty[name], one.judgements["exact"], n_resamples=200)
+        expected = metrics.bootstrap("prr", one.uncertainty[name], one.judgments["exact"], n_resamples=200)
         row = figure(found, name, "PRR")
         assert (row.value, row.low, row.high) == (expected.value, expected.low, expected.high)
 
@@ -119,8 +119,8 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
 
 def test_sequence_probability_competes_and_ablations_do_not() -> None:
     one = cell(methods=NAMES)
-    one.uncertainty["sequence_probability"][:] = 1 - one.judgements["exact"]
-    one.uncertainty["stc_no_prefix"][:] = 1 - one.judgements["exact"]  # perfect, but an ablation
+    one.uncertainty["sequence_probability"][:] = 1 - one.judgments["exact"]
+    one.uncertainty["stc_no_prefix"][:] = 1 - one.judgments["exact"]  # perfect, but an ablation
     found = measured(one)
     assert found.ranked(found.cells[0]).setting.iloc[0] == "Sequence probability"
     beside_the_best = found.tests[found.tests.against == "best: Sequence probability"]
@@ -137,8 +137,8 @@ def test_what_is_undefined_or_unjudged_is_counted_and_never_a_number() -> None:
     (counted,) = found.cells
     assert counted.undefined == {"stc": 0, "sar": 3}
     assert (counted.n, counted.counts.missing) == (120, 12)
-    judged = ~np.isnan(one.judgements["llm"])
-    expected = roc_auc_score(1 - one.judgements["llm"][judged], one.uncertainty["stc"][judged])
+    judged = ~np.isnan(one.judgments["llm"])
+    expected = roc_auc_score(1 - one.judgments["llm"][judged], one.uncertainty["stc"][judged])
     assert figure(found, "stc").value == pytest.approx(expected)
 
 
@@ -157,7 +157,7 @@ def test_clusterings_of_the_study_are_tested_against_the_main_one() -> None:
     places = {(row.table, row.setting, row.metric): row.value for row in found.figures.itertuples()}
     assert places["linkage", "complete", "AUROC"] == places["distance", "cosine", "AUROC"]  # what the methods use
     assert places["distance", "cosine", "AUROC"] == places["comparison", "STC", "AUROC"]
-    wrong = 1 - one.judgements["exact"]
+    wrong = 1 - one.judgments["exact"]
     euclidean = roc_auc_score(wrong, one.variants["metric=euclidean"])
     assert places["distance", "euclidean", "AUROC"] == pytest.approx(euclidean)
     assert places["pre-computation", "agglomerative clustering", "seconds"] == 80.0
@@ -176,7 +176,7 @@ def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "cells", [(), (cell(methods=()),), (cell(judgements={}),)], ids=["none", "no method", "no judge"]
+    "cells", [(), (cell(methods=()),), (cell(judgments={}),)], ids=["none", "no method", "no judge"]
 )
 def test_a_run_with_nothing_complete_says_what_to_do(cells: tuple[Cell, ...]) -> None:
     run = results(*cells)
@@ -188,7 +188,7 @@ def test_notes_name_what_is_missing_and_how_many_were_asked() -> None:
     """A cell without verdicts of the judge is left out, and so is a method that one cell lacks."""
     run = results(
         cell(methods=NAMES),
-        cell(dataset="TQA", judgements={"llm": np.ones(120)}),
+        cell(dataset="TQA", judgments={"llm": np.ones(120)}),
         cell(dataset="WQ", methods=NAMES[:-1]),
         notes=("Beware.",),
         settings={"limit": 120},
@@ -204,7 +204,7 @@ def test_notes_name_what_is_missing_and_how_many_were_asked() -> None:
 
 
 def test_one_class_has_no_auroc_and_the_main_result_says_so() -> None:
-    found = measured(cell(methods=NAMES, judgements={"exact": np.ones(120)}))
+    found = measured(cell(methods=NAMES, judgments={"exact": np.ones(120)}))
     assert found.ranked(found.cells[0]).empty
     assert list(main_result(found)) == [
         "Qwen2.5-7B on NQ: AUROC and PRR are undefined, no answer is wrong.",

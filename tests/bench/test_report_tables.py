@@ -102,7 +102,7 @@ def test_the_comparison_holds_scikit_learns_numbers_where_they_belong() -> None:
     assert list(rows) == ["NQ", "TQA"]
     assert list(rows["NQ"]) == ["STC", "Sequence probability", "Perplexity", "SAR"]
     for one, place in ((cells[0], 0), (cells[1], 1)):
-        expected = roc_auc_score(1 - one.judgements["exact"], one.uncertainty["perplexity"])
+        expected = roc_auc_score(1 - one.judgments["exact"], one.uncertainty["perplexity"])
         assert rows["NQ"]["Perplexity"][place].startswith(f"{expected:.3f}")
     assert rows["NQ"]["SAR"][1] == "– not in this run"
     assert {row[1] for row in rows["TQA"].values()} == {"– not in this run"}
@@ -135,14 +135,12 @@ def test_a_run_of_ablations_alone_has_its_report(tmp_path: Path) -> None:
         for table in made.tables
         if table.name == "ablation_auroc"
     ]
-    assert rows == [
-        [f"{roc_auc_score(1 - one.judgements['exact'], values):.3f}" for values in one.uncertainty.values()]
-    ]
+    assert rows == [[f"{roc_auc_score(1 - one.judgments['exact'], values):.3f}" for values in one.uncertainty.values()]]
     assert (tmp_path / "report/latex/comparison_auroc.tex").exists()
 
 
 def test_a_run_without_any_verdict_has_its_report() -> None:
-    made = build_report(results(cell(methods=("stc",), judgements={"exact": np.full(120, np.nan)})), n_resamples=20)
+    made = build_report(results(cell(methods=("stc",), judgments={"exact": np.full(120, np.nan)})), n_resamples=20)
     assert made.opening == (
         "A model answered 120 questions; how well STC tells wrong answers from right ones is not known."
     )
@@ -163,7 +161,7 @@ def test_overview_properties_and_judges() -> None:
     cells, found = two_models()
     first = overview(found, "exact")
     row = first.frame.iloc[0].tolist()
-    right = cells[0].judgements["exact"].sum()
+    right = cells[0].judgments["exact"].sum()
     assert row[:6] == ["A", "NQ", "120", f"{right:.0f}", "0", f"{100 * right / 120:.1f}%"]
     assert row[-2] == "1 of 4"
     assert texts(properties(found))[""] == {
@@ -175,7 +173,7 @@ def test_overview_properties_and_judges() -> None:
     verdicts, agreement = judges(found)
     assert verdicts.frame.iloc[1].tolist()[:3] == ["A", "NQ", "llm"]
     assert agreement.frame["Judges"].iloc[0] == "exact, llm"
-    alone = cell(methods=("stc",), judgements={"exact": cells[0].judgements["exact"]})
+    alone = cell(methods=("stc",), judgments={"exact": cells[0].judgments["exact"]})
     assert len(judges(measured(alone))) == 1
 
 
@@ -266,12 +264,12 @@ def test_csv_files_hold_plain_numbers() -> None:
     by_place = {tuple(row[k] for k in ("table", "dataset", "setting", "model", "metric")): row for row in rows}
     assert list(rows[0])[:6] == ["table", "dataset", "setting", "model", "metric", "value"]
     value = float(by_place["comparison", "NQ", "SAR", "A", "AUROC"]["value"])
-    assert value == pytest.approx(roc_auc_score(1 - cells[0].judgements["exact"], cells[0].uncertainty["sar"]))
+    assert value == pytest.approx(roc_auc_score(1 - cells[0].judgments["exact"], cells[0].uncertainty["sar"]))
     assert by_place["pre-computation", "", "agglomerative clustering", "A", "seconds"]["value"] == "7.5"
     assert by_place["comparison", "NQ", "SAR", "A", "seconds"]["low"] == ""
     (first, *_) = rows_of(report, "cells")
     assert (first["questions"], first["method"], first["undefined"]) == ("120", "stc", "0")
-    right, second = cells[0].judgements["exact"], cells[0].judgements["llm"]
+    right, second = cells[0].judgments["exact"], cells[0].judgments["llm"]
     assert [first[name] for name in ("correct", "incorrect", "no_verdict", "greedy_seconds")] == [
         *(str(int((right == value).sum())) for value in (1, 0)), "0", "200.0"
     ]  # fmt: skip
@@ -304,7 +302,7 @@ def test_no_cell_of_a_report_is_a_formula() -> None:
 
 
 def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:
-    run = results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)}))
+    run = results(cell(methods=("stc", "sar"), judgments={"exact": np.zeros(120)}))
     made = build_report(run, n_resamples=5)
     (row, *_) = rows_of(made, "figures")
     assert (row["metric"], row["value"], row["low"]) == ("AUROC", "", "")

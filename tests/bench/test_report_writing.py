@@ -135,7 +135,7 @@ def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
 def test_the_report_opens_with_what_came_out(folder: Path) -> None:
     shares, right, asked = [], 0.0, 0
     for one in CELLS:
-        correct, uncertainty = one.judgements["exact"], one.uncertainty["confidence"]
+        correct, uncertainty = one.judgments["exact"], one.uncertainty["confidence"]
         pairs = uncertainty[correct == 0][:, None] > uncertainty[correct == 1][None, :]
         shares.append(pairs.mean())
         right, asked = right + correct.sum(), asked + correct.size
@@ -251,7 +251,7 @@ def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
 
 
 def test_figures_without_numbers_are_left_out() -> None:
-    found = measured(cell(judgements={"exact": np.ones(120)}))
+    found = measured(cell(judgments={"exact": np.ones(120)}))
     assert list(plots(found)) == []
     (only,) = plots(measured(cell(methods=("stc",), seconds={})))
     assert only.name == "best_methods_1_NQ"

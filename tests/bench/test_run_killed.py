@@ -71,7 +71,7 @@ def assert_same_run(run: Path, undisturbed: Path) -> None:
     for mine, other in (
         (one.uncertainty, two.uncertainty),
         (one.variants, two.variants),
-        (one.judgements, two.judgements),
+        (one.judgments, two.judgments),
     ):
         assert mine.keys() == other.keys()
         for name in mine:

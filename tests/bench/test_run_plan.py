@@ -23,7 +23,7 @@ from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
-from semtoken.support.checkpoints import CATALOGUE
+from semtoken.support.checkpoints import CATALOG
 from tests.rows import each
 
 
@@ -226,7 +226,7 @@ def test_a_setting_changes_what_depends_on_it_and_nothing_else(
     assert changed_steps(usual(), after) == readers_of(after, *touched)
 
 
-def test_questions_change_everything_and_accepted_answers_the_judgements() -> None:
+def test_questions_change_everything_and_accepted_answers_the_judgments() -> None:
     before = dataset()
     first = before.questions[0]
     reworded = replace(before, questions=(replace(first, question="Which?"), *before.questions[1:]))
@@ -254,13 +254,13 @@ def test_a_fetched_model_is_that_of_its_folder_with_the_clusters_that_ship(
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path))
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "named").symlink_to(almanac_path())
-    entry = replace(CATALOGUE["smollm2"], name="named", clusters=almanac_clusters_path())
-    monkeypatch.setitem(CATALOGUE, "named", entry)
+    entry = replace(CATALOG["smollm2"], name="named", clusters=almanac_clusters_path())
+    monkeypatch.setitem(CATALOG, "named", entry)
     helpers: dict[str, Any] = {"nli": "almanac", "similarity": "almanac"}
     assert changed_steps(cell(), cell(models=["named"], **helpers)) == set()
     other = {"name": "named", "clusters": {"n_clusters": 64}}
     assert "stc" in changed_steps(cell(), cell(models=[other], **helpers))
-    monkeypatch.delitem(CATALOGUE, "named")
+    monkeypatch.delitem(CATALOG, "named")
     assert not make_plan(checked(models=[str(tmp_path / "models" / "named")]), [dataset()]).problems
 
 

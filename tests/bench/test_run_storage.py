@@ -220,11 +220,11 @@ def test_packed_states_have_the_same_products_and_few_numbers(
     states = np.repeat(states, samples, axis=0) if repeated else states
     packed = pack_states(states)
     assert packed.size <= samples * samples
-    centred = states - states.mean(axis=1, keepdims=True)
+    centered = states - states.mean(axis=1, keepdims=True)
     unpacked = unpack_states(packed, features)
     assert unpacked.shape == states.shape
     np.testing.assert_allclose(unpacked.mean(axis=1), 0.0, atol=1e-10 * scale)
-    np.testing.assert_allclose(unpacked @ unpacked.T, centred @ centred.T, rtol=1e-8, atol=1e-8 * scale**2)
+    np.testing.assert_allclose(unpacked @ unpacked.T, centered @ centered.T, rtol=1e-8, atol=1e-8 * scale**2)
     assert eigenscore(unpacked) == pytest.approx(eigenscore(states), abs=1e-9)
 
 

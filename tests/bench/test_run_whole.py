@@ -94,11 +94,11 @@ def test_variants_are_scores_with_other_clusters(made: Any, generations: list[Ge
     np.testing.assert_allclose(cell.variants["n_clusters=20"], expected, atol=1e-5)
 
 
-def test_judgements_are_there_for_every_judge(made: Any) -> None:
+def test_judgments_are_there_for_every_judge(made: Any) -> None:
     found = collect(made[1])
     (cell,) = found.cells
-    assert found.primary_judge == "exact" and set(cell.judgements) == {"exact", "contains"}
-    assert all(len(values) == len(TINY_QUESTIONS) for values in cell.judgements.values())
+    assert found.primary_judge == "exact" and set(cell.judgments) == {"exact", "contains"}
+    assert all(len(values) == len(TINY_QUESTIONS) for values in cell.judgments.values())
 
 
 def test_a_method_is_charged_for_all_shards_of_what_it_needs(made: Any) -> None:
@@ -154,7 +154,7 @@ def test_only_what_depends_on_changes_is_made(copy: Any) -> None:
     assert kinds == own | {f"score-{name}" for name in own} | {"judge"}
     (cell,) = collect(run).cells
     assert cell.uncertainty.keys() == OF_A_RUN.keys() and cell.model == "x"
-    assert "n_clusters=30" in cell.variants and "strict" in cell.judgements
+    assert "n_clusters=30" in cell.variants and "strict" in cell.judgments
     assert len(collect(run).manifest["sessions"]) == 2
     assert start(settings, run) == []
     assert times(run) == after

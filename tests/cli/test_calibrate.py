@@ -82,11 +82,9 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     assert not re.search(r'(src|href)="http', page), "one page that fetches nothing"
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         ElementTree.fromstring(svg)
-    colours = {
-        name: re.findall(rf"--{name}: (#\w+)", page) for name in ("ink", "dim", "page", "card", "line", "accent")
-    }
+    colors = {name: re.findall(rf"--{name}: (#\w+)", page) for name in ("ink", "dim", "page", "card", "line", "accent")}
     style = (files("semtoken.web.page") / "files" / "app.css").read_text()
-    assert colours == {name: re.findall(rf"--{name}: (#\w+)", style) for name in colours}, "those of the page"
+    assert colors == {name: re.findall(rf"--{name}: (#\w+)", style) for name in colors}, "those of the page"
 
 
 def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -174,16 +174,16 @@ def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(rows: int, k: Any, m
     assert (own <= squares.min(axis=1) + 1e-5 * squares.max()).all()
 
 
-def test_empty_clusters_take_the_rows_that_are_farthest_from_their_centres() -> None:
+def test_empty_clusters_take_the_rows_that_are_farthest_from_their_centers() -> None:
     nearest = kmeans._Nearest(np.array([0, 0.5, 3, 1, 0, 2], np.float32), np.array([0, 0, 0, 3, 3, 3]))
     touched = np.zeros(6, bool)
     kmeans._fill_empty(nearest, 5, touched)  # 1, 2 and 4 are empty
-    assert nearest.centre.tolist() == [0, 0, 1, 4, 3, 2] and nearest.gap.tolist() == [0, 0.5, 0, 0, 0, 0]
+    assert nearest.center.tolist() == [0, 0, 1, 4, 3, 2] and nearest.gap.tolist() == [0, 0.5, 0, 0, 0, 0]
     assert touched.tolist() == [True, True, True, True, True, False]
     kmeans._fill_empty(nearest, 6, touched)
-    assert nearest.centre.tolist() == [0, 5, 1, 4, 3, 2]
-    kmeans._fill_empty(nearest, 7, touched)  # no row is away from its centre
-    assert nearest.centre.tolist() == [0, 5, 1, 4, 3, 2]
+    assert nearest.center.tolist() == [0, 5, 1, 4, 3, 2]
+    kmeans._fill_empty(nearest, 7, touched)  # no row is away from its center
+    assert nearest.center.tolist() == [0, 5, 1, 4, 3, 2]
 
 
 def test_kmeans_is_as_good_as_that_of_scikit_learn() -> None:

@@ -100,7 +100,7 @@ def test_tied_embeddings(tmp_path: Path) -> None:
     assert read_table(model).content_hash == read_table(tmp_path).content_hash
 
 
-def twice_quantised(odd_rows: int = 0) -> Any:
+def twice_quantized(odd_rows: int = 0) -> Any:
     """A model whose output head is its input matrix as Q4_0 keeps it, but for some rows of its own."""
     model = tiny.llama(40, tied=False, hidden=64)
     source, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
@@ -111,8 +111,8 @@ def twice_quantised(odd_rows: int = 0) -> Any:
     return model
 
 
-def test_one_matrix_that_was_quantised_twice_stands_in_the_table_once() -> None:
-    model = twice_quantised()
+def test_one_matrix_that_was_quantized_twice_stands_in_the_table_once() -> None:
+    model = twice_quantized()
     table = read_table(model)
     source = model.get_input_embeddings().weight.detach().double()
     head = model.get_output_embeddings().weight.detach().double()
@@ -125,7 +125,7 @@ def test_one_matrix_that_was_quantised_twice_stands_in_the_table_once() -> None:
 
 @pytest.mark.parametrize("odd_rows", [1, 40])
 def test_matrices_with_a_row_of_its_own_are_two(odd_rows: int) -> None:
-    table = read_table(twice_quantised(odd_rows))
+    table = read_table(twice_quantized(odd_rows))
     assert not table.tied and len(table.parts) == 2 and table.least_cosine is None
 
 
@@ -250,7 +250,7 @@ def test_a_model_in_memory_without_output_head() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
-def test_a_quantised_head_in_memory(dtype: str) -> None:
+def test_a_quantized_head_in_memory(dtype: str) -> None:
     model = tiny.llama(40)
     model.lm_head.weight = torch.nn.Parameter(torch.ones(40, 16).to(getattr(torch, dtype)), requires_grad=False)
     with pytest.raises(ModelError, match=f"stored as {dtype}: it is quantized"):

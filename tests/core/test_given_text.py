@@ -8,7 +8,7 @@ import semtoken as st
 from semtoken.clustering import cache
 from semtoken.core import ScoringRules
 from semtoken.support.almanac import almanac_clusters_path, almanac_path
-from semtoken.support.checkpoints import CATALOGUE
+from semtoken.support.checkpoints import CATALOG
 from semtoken.support.checkpoints.sources import fetched_path
 
 
@@ -16,7 +16,7 @@ def real(name: str) -> st.ScoredModel:
     """A model that `semtoken fetch` has got, with the clusters that ship with semtoken or were made here."""
     if fetched_path(name) is None:
         pytest.skip(f"{name} is not fetched (semtoken fetch {name})")
-    entry = CATALOGUE[name]
+    entry = CATALOG[name]
     kept = [made.path for made in cache.list_cached() if made.vocabulary_size == entry.vocabulary]
     clusters = entry.clusters or next(iter(kept), None)
     if clusters is None:

@@ -135,13 +135,11 @@ def test_attributes_are_escaped() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colours", ["background:#fff;color:#111", "background:#111;color:#ddd"])
-def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, browser: Any, colours: str) -> None:
+@pytest.mark.parametrize("colors", ["background:#fff;color:#111", "background:#111;color:#ddd"])
+def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, browser: Any, colors: str) -> None:
     axe = needed("axe_playwright_python.sync_playwright")
     cards = "".join(make()._repr_html_() for make in SHOWN.values()).replace("<details>", "<details open>")
-    page = (
-        f"<!doctype html><html lang=en><title>cards</title><body style='{colours}'><main><h1>cards</h1>{cards}</main>"
-    )
+    page = f"<!doctype html><html lang=en><title>cards</title><body style='{colors}'><main><h1>cards</h1>{cards}</main>"
     (tmp_path / "cards.html").write_text(page, "utf-8")
     opened = browser.new_page(viewport={"width": 390, "height": 800})
     opened.goto((tmp_path / "cards.html").as_uri())

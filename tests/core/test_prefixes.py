@@ -38,7 +38,7 @@ def brute_force(tokenizer: Any, index: PrefixIndex, ids: list[int]) -> list[set[
 
 @cache
 def tokens_spelled(kind: str) -> dict[str, list[int]]:
-    """Normalised text -> the tokens spelled so."""
+    """Normalized text -> the tokens spelled so."""
     _, index = index_of(kind)
     spelled: dict[str, list[int]] = {}
     for token, text in enumerate(index.vocabulary.normalized):

@@ -92,7 +92,7 @@ def test_the_settled_part_grows_and_is_the_score_of_a_beginning(name: str) -> No
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-def test_the_lag_is_the_longest_normalised_string(name: str) -> None:
+def test_the_lag_is_the_longest_normalized_string(name: str) -> None:
     """Once so many characters follow the beginning of a step, the step is settled."""
     kind = small_kind(name)
     logits, ids = text_stream(name, TEXT, seed=1)

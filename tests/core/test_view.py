@@ -14,7 +14,7 @@ from rich.console import Console
 from semtoken import score_logprobs
 from semtoken.core.results import Alternative
 from semtoken.core.scored_token import describe_alternatives
-from semtoken.display import PLAIN_BELOW, colour, segments, shaded_html, shaded_text, token_table
+from semtoken.display import PLAIN_BELOW, color, segments, shaded_html, shaded_text, token_table
 from semtoken.support.text import END, NEWLINE, number, visible, with_bounds
 from tests import worked
 from tests.core.shown import NASTY, Seen, answer, token
@@ -54,7 +54,7 @@ def test_only_uncertain_tokens_are_shaded() -> None:
     assert segments(answer(("a", 1 - PLAIN_BELOW / 2)))[0].shaded is False
 
 
-def test_doubt_is_seen_without_colours() -> None:
+def test_doubt_is_seen_without_colors() -> None:
     shown = answer(("a", 0.95), ("b", 0.7), ("c", 0.2))
     styles = {shown.text[s.start : s.end]: str(s.style) for s in shaded_text(shown).spans}
     marks = {name: [mark for mark in ("bold", "underline") if mark in style] for name, style in styles.items()}
@@ -62,10 +62,10 @@ def test_doubt_is_seen_without_colours() -> None:
     assert shaded_html(shown).count("dashed") == 1 and shaded_html(shown).count("wavy") == 1
 
 
-def test_colours_redden_with_uncertainty() -> None:
-    greens = [colour(u / 10)[1] for u in range(11)]
+def test_colors_redden_with_uncertainty() -> None:
+    greens = [color(u / 10)[1] for u in range(11)]
     assert greens == sorted(greens, reverse=True)
-    assert all(0 <= part <= 255 for u in range(11) for part in colour(u / 10))
+    assert all(0 <= part <= 255 for u in range(11) for part in color(u / 10))
 
 
 def test_control_characters_cannot_reach_the_terminal() -> None:

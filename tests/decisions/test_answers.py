@@ -53,7 +53,7 @@ def test_answers_equal_transformers(seed: int) -> None:
         assert ours.get("choice") == theirs.get("choice") and ours.get("legend") == theirs.get("legend")
 
 
-def test_masses_are_renormalised_in_each_order_and_averaged() -> None:
+def test_masses_are_renormalized_in_each_order_and_averaged() -> None:
     answer = answer_from_masses(Predicate("?"), masses([0.3, 0.1], [0.1, 0.1]))
     assert answer.probabilities == pytest.approx((0.625, 0.375))  # (3/4 + 1/2) / 2
     assert answer.option_mass == pytest.approx(0.3)

@@ -140,8 +140,8 @@ def test_a_prompt_needs_room_for_one_token_behind_it() -> None:
             deciding._check_length(reader, range(length))
 
 
-def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_tokenised() -> None:
-    """At most 8,192 tokens of 8 bytes each are 65,536 bytes; so many characters are tokenised whatever they are."""
+def test_only_texts_that_are_too_long_in_any_case_are_refused_before_they_are_tokenized() -> None:
+    """At most 8,192 tokens of 8 bytes each are 65,536 bytes; so many characters are tokenized whatever they are."""
     source: Any = SimpleNamespace(max_length=8192, vocabulary=SimpleNamespace(longest_piece=8))
     for text, refused in (("é" * 65_536, False), ("x" * 65_537, True)):
         with pytest.raises(InvalidInputError, match="characters") if refused else nullcontext():
@@ -160,8 +160,8 @@ def test_as_many_tokens_as_one_inquiry_may_have() -> None:
         return {"input_ids": [*range(65_535), int(text.split()[0])]}
 
     source: Any = SimpleNamespace(tokenizer=tokenizer, vocabulary=SimpleNamespace(longest_piece=8), max_length=None)
-    assert len(deciding._prompt_ids(source, ["7"] * 16)) == 16  # all the same: tokenised, and not read again
-    for texts in (["7"] * 17, ["7", "8"]):  # the first are tokenised too often, of the others one token more is read
+    assert len(deciding._prompt_ids(source, ["7"] * 16)) == 16  # all the same: tokenized, and not read again
+    for texts in (["7"] * 17, ["7", "8"]):  # the first are tokenized too often, of the others one token more is read
         with pytest.raises(InvalidInputError, match=r"65,536 tokens together, or 1,048,576 with"):
             deciding._prompt_ids(source, texts)
 

@@ -27,8 +27,8 @@ def world(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     if kind == "choice":
         z = chance.normal(0, 2, (n, 5))
     elif kind == "number":
-        centre, width = chance.uniform(0, 9, n), chance.uniform(0.4, 1.6, n)
-        z = -((np.arange(10) - centre[:, None]) ** 2) / (2 * width[:, None] ** 2)
+        center, width = chance.uniform(0, 9, n), chance.uniform(0.4, 1.6, n)
+        z = -((np.arange(10) - center[:, None]) ** 2) / (2 * width[:, None] ** 2)
     else:
         half = chance.normal(0, 1.5, n) / 2
         z = np.stack([half, -half], axis=1)

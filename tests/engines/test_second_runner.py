@@ -54,9 +54,9 @@ def test_answers_of_the_second_runner_are_scored_the_same(tmp_path: Path, stc: S
     twins = stc.score([answer["prompt"] for answer in answers], [answer["ids"] for answer in answers])
     compared = 0
     for answer, twin in zip(answers, twins, strict=True):
-        penalised = answer["number"] % 5 == 0  # this runner applies penalties before it calls processors
-        assert answer["distribution"] == ("processed" if penalised else "raw")
-        if not penalised:
+        penalized = answer["number"] % 5 == 0  # this runner applies penalties before it calls processors
+        assert answer["distribution"] == ("processed" if penalized else "raw")
+        if not penalized:
             expected = [token.log_agreeing_probability for token in twin.tokens]
             assert answer["tokens"] == pytest.approx(expected, abs=TOLERANCE)
             compared += 1

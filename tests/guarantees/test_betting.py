@@ -171,18 +171,18 @@ def test_wealth_is_that_of_plain_products(alpha: float) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "level"), [(0.1, 0.05), (0.1, 0.001), (0.3, 0.2)])
-def test_a_change_is_where_the_wealth_passes_and_since_where_the_labels_favour_it_most(
+def test_a_change_is_where_the_wealth_passes_and_since_where_the_labels_favor_it_most(
     alpha: float, level: float
 ) -> None:
     wrong = (np.random.default_rng(6).random(120) < np.where(np.arange(120) < 40, alpha / 2, 0.8)).tolist()
     wealth = [_wealth_by_hand(wrong[: n + 1], alpha) for n in range(120)]
     noticed = next(n for n in range(120) if wealth[n] >= 1 / level)
 
-    def favour(start: int) -> float:
+    def favor(start: int) -> float:
         return max(
             math.prod(factor[0] if bad else factor[1] for bad in wrong[start : noticed + 1])
             for factor in _factors_by_hand(alpha)
         )
 
     found = find_change(wrong, alpha, level)
-    assert found is not None and (found.noticed, found.since) == (noticed, max(range(noticed + 1), key=favour))
+    assert found is not None and (found.noticed, found.since) == (noticed, max(range(noticed + 1), key=favor))

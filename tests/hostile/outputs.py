@@ -37,7 +37,7 @@ EVIL = (
     *("[a](javascript:x)", "![x](x)", "**b**", "[red]", "[/red]", "[link=http://x]", "javascript:x()", "\U0001f600"),
     *("é", "中", "word ", "a", "7", " ", "A" * 200, "${x}", "{{x}}", "{%x%}"),
 )
-STYLES = re.compile(r"\x1b\[[\d;]*m")  # what we write ourselves where a terminal takes colours
+STYLES = re.compile(r"\x1b\[[\d;]*m")  # what we write ourselves where a terminal takes colors
 TEX_WORD = re.compile(r"text[a-z]+")  # the names of characters
 
 

@@ -107,7 +107,7 @@ class Plan:
         return (right_request if chance.random() < RIGHT else odd_request)(chance, "almanac")
 
     def how(self, number: int) -> str:
-        """The behaviour of our upstream."""
+        """The behavior of our upstream."""
         chance = self.chance("how", number)
         typed = WAYS[self.way(number)].answers == "decisions"
         wrong = WRONG_ANSWERS if typed else WRONG_LISTS
@@ -527,7 +527,7 @@ def _probability_fault(answer: Any) -> str | None:
 
 
 def _judge_numbers(how: str, listed: Mapping[str, float], body: Mapping[str, Any], answers: Any) -> str | None:
-    """Whether probabilities read by labels are those of the first list, renormalised and averaged over orders.
+    """Whether probabilities read by labels are those of the first list, renormalized and averaged over orders.
 
     Where they are known as intervals, the list has to lie within these.
     """

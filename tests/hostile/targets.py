@@ -27,7 +27,7 @@ from semtoken.replies.checking import doubt_of, rank_replies
 from semtoken.replies.formats import shape_at
 from tests import worked
 from tests.hostile.functions import Target
-from tests.hostile.targets_of_guarantees import of_calibrators, of_decisions, of_judgements, of_thresholds
+from tests.hostile.targets_of_guarantees import of_calibrators, of_decisions, of_judgments, of_thresholds
 from tests.hostile.targets_of_methods import of_formulas, of_methods, of_metrics
 from tests.hostile.targets_of_models import (
     of_clusters,
@@ -69,7 +69,7 @@ def all_targets() -> list[Target]:
     return [
         *(*of_scores(), *of_streams(), *of_replies(), *of_answers(answer), *of_parts(answer), *of_records()),
         *(*of_methods(), *of_formulas(), *of_metrics()),
-        *(*of_calibrators(answer), *of_thresholds(answer), *of_judgements(), *of_decisions()),
+        *(*of_calibrators(answer), *of_thresholds(answer), *of_judgments(), *of_decisions()),
         *(*of_clusters(CLUSTERS), *of_vocabularies(CLUSTERS.vocabulary)),
         *(*of_models(), *of_passes(), *of_questions()),
     ]

@@ -75,12 +75,12 @@ def of_thresholds(answer: semtoken.ScoredAnswer) -> list[Target]:
     ]
 
 
-def of_judgements() -> list[Target]:
+def of_judgments() -> list[Target]:
     """Judges' verdicts."""
     accuracy = attrgetter("accuracy")
     return [
-        Target(tally, {"judgements": JUDGED}, 0, 1, nan=True, booleans=("judgements",), read=accuracy),
-        Target(agreement, {"judgements": {"a": JUDGED, "b": JUDGED}}, read=len),
+        Target(tally, {"judgments": JUDGED}, 0, 1, nan=True, booleans=("judgments",), read=accuracy),
+        Target(agreement, {"judgments": {"a": JUDGED, "b": JUDGED}}, read=len),
         Target(correctness, {"verdicts": []}, 0, 1, nan=True),
     ]
 

@@ -1,4 +1,4 @@
-"""Methods of uncertainty, and metrics of them against judgements."""
+"""Methods of uncertainty, and metrics of them against judgments."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def of_formulas() -> list[Target]:
 
 
 def of_metrics() -> list[Target]:
-    """Metrics of scores against judgements."""
+    """Metrics of scores against judgments."""
     pair: dict[str, Any] = {"uncertainty": SCORES, "correct": CORRECT}
     graded = {"uncertainty": SCORES, "quality": CORRECT}
     few: dict[str, Any] = {"metric": "auroc", "n_resamples": 20}

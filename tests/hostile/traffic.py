@@ -48,9 +48,9 @@ MIXTURE = {
     "damaged": 6,
     "odd": 6,
 }
-"""The behaviours of upstreams, and how often they come."""
+"""The behaviors of upstreams, and how often they come."""
 TOLD = ("stream", "drips", "reply", "closes")
-"""Behaviours whose answers are scored, and reported to OpenTelemetry."""
+"""Behaviors whose answers are scored, and reported to OpenTelemetry."""
 ODD_EVENTS = (
     b'data: {"odd": 1, "semtoken": {"final": true, "confidence": [0.5], "flags": 7, "reason": "x"}, "choices": 0}\n\n',
     b'data: {"odd": 1, "choices": [{"index": {}, "semtoken": {"final": true, "confidence": 1e400}}]}\n\n',

@@ -31,7 +31,7 @@ def test_risks_are_those_of_counting(seed: int) -> None:
         assert figures[f"risk_at_{round(100 * share)}"] == pytest.approx(risk_by_counting(uncertainty, right, share))
 
 
-def test_answers_without_uncertainty_or_judgement_are_left_out() -> None:
+def test_answers_without_uncertainty_or_judgment_are_left_out() -> None:
     whole = selective_figures([0.1, 0.9, 0.2, 0.8], [1, 0, 0, 1])
     gaps = selective_figures([0.1, 0.9, 0.2, 0.8, math.nan, 0.5], [1, 0, 0, 1, 1, math.nan])
     assert gaps == pytest.approx(whole)

@@ -146,14 +146,14 @@ def test_semantic_entropy_by_plain_sums(samples: list[list[float]], data: st.Dat
 def test_graph_methods_by_a_general_eigensolver(seed: int, size: int) -> None:
     one_way = affinities(seed, size)
     weights = 0.5 * (one_way + one_way.T)
-    walk = weights / weights.sum(axis=1, keepdims=True)  # I - D^-1 W has the eigenvalues of the normalised Laplacian
+    walk = weights / weights.sum(axis=1, keepdims=True)  # I - D^-1 W has the eigenvalues of the normalized Laplacian
     eigenvalues = 1 - scipy.linalg.eigvals(walk).real
     assert methods.eigv(one_way) == pytest.approx(np.maximum(0, 1 - eigenvalues).sum(), abs=1e-7)
     assert methods.deg(one_way) == pytest.approx(1 - one_way.mean(), abs=1e-9)
 
 
 @given(seeds, st.integers(2, 7))
-def test_eccentricity_is_the_norm_of_centred_rows(seed: int, size: int) -> None:
+def test_eccentricity_is_the_norm_of_centered_rows(seed: int, size: int) -> None:
     one_way = affinities(seed, size)
     weights = 0.5 * (one_way + one_way.T)
     root = np.diag(weights.sum(axis=1) ** -0.5)
@@ -190,8 +190,8 @@ def test_conu_with_two_equal_classes_and_at_its_ends() -> None:
 @given(seeds, st.integers(1, 6), st.integers(2, 12))
 def test_eigenscore_is_a_log_determinant(seed: int, size: int, features: int) -> None:
     states = np.random.default_rng(seed).normal(size=(size, features))
-    centred = states - states.mean(axis=1, keepdims=True)
-    gram = centred @ centred.T
+    centered = states - states.mean(axis=1, keepdims=True)
+    gram = centered @ centered.T
     _, divided = np.linalg.slogdet(gram / (features - 1) + 1e-3 * np.eye(size))
     _, undivided = np.linalg.slogdet(gram + 1e-3 * np.eye(size))
     assert methods.eigenscore(states) == pytest.approx(divided / size / math.log(10), abs=1e-9)

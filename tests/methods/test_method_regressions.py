@@ -44,7 +44,7 @@ def test_equal_texts_share_a_class_whatever_the_model_says_of_a_text_and_itself(
 
 
 @pytest.mark.parametrize("text", [" the", "The", " The", "the,", "THE\n", "\t of"])
-def test_function_words_are_recognised_with_blanks_and_capitals(text: str) -> None:
+def test_function_words_are_recognized_with_blanks_and_capitals(text: str) -> None:
     assert methods.is_function_word_text(text)
 
 

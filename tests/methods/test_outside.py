@@ -224,7 +224,7 @@ def results() -> RunResults:
         dataset="d",
         question_ids=("a", "b", "c"),
         uncertainty={"perplexity": np.array([0.1, 0.2, 0.3])},
-        judgements={},
+        judgments={},
         variants={},
         greedy_seconds=1.0,
         seconds={"perplexity": 0.0},

@@ -246,7 +246,7 @@ class Own(transformers.LlamaForCausalLM):
 
 
 def own_class(folder: Path, name: str, line: str) -> Any:
-    """A class of the same name from a file of its own, as the modelling code of a checkpoint."""
+    """A class of the same name from a file of its own, as the modeling code of a checkpoint."""
     path = folder / f"{name}.py"
     path.write_text(CODE.format(line=line))
     spec = importlib.util.spec_from_file_location(name, path)

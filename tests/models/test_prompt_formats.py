@@ -90,7 +90,7 @@ def test_the_almanac_is_asked_in_the_form_it_was_trained_on() -> None:
         assert how_to_ask("almanac", None, raw=False).prompt(question.question) == question.prompt()
 
 
-def test_normalisation_decomposes_and_can_be_left_out() -> None:
+def test_normalization_decomposes_and_can_be_left_out() -> None:
     assert PromptFormat("{question}").prompt("½ é") == "1\N{FRACTION SLASH}2 e\N{COMBINING ACUTE ACCENT}"
     assert PromptFormat("{question}", normalization=None).prompt("½ é") == "½ é"
 

@@ -134,7 +134,7 @@ def test_chat_messages_go_through_the_template(monkeypatch: pytest.MonkeyPatch) 
         stc.generate([messages])
 
 
-def test_the_text_of_a_response_is_tokenised_as_it_follows_the_prompt() -> None:
+def test_the_text_of_a_response_is_tokenized_as_it_follows_the_prompt() -> None:
     stc = scorer("sentencepiece")
     by_text = stc.score(PROMPTS[0], " Paris .")[0]
     ids = stc.tokenizer(PROMPTS[0] + " Paris .")["input_ids"][len(stc.tokenizer(PROMPTS[0])["input_ids"]) :]

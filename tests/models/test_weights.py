@@ -208,7 +208,7 @@ def test_tuned_prefixes_and_the_folder_of_one(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
-def test_quantised_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
+def test_quantized_weights_name_the_package_that_they_need(tmp_path: Path, method: str) -> None:
     tiny.saved(tiny_model("Llama"), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 16, "load_in_8bit": True}
@@ -225,7 +225,7 @@ def test_caches_that_the_settings_name(cache: str) -> None:
     assert_right(TransformersBackend(model, tiny.byte_level_bpe()))
 
 
-def test_a_quantised_cache_without_its_package_is_refused_in_words() -> None:
+def test_a_quantized_cache_without_its_package_is_refused_in_words() -> None:
     model = tiny_model("Llama")
     model.generation_config.cache_implementation = "quantized"
     with pytest.raises(BackendError, match=r"generate fails with LlamaForCausalLM and its settings"):

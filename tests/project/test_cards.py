@@ -1,4 +1,4 @@
-"""Cards of the models, clusters and question sets that ship: the hub's own parser reads them, licences are named."""
+"""Cards of the models, clusters and question sets that ship: the hub's own parser reads them, licenses are named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_card_of_the_questions_counts_them() -> None:
     dev, test = load_questions("dev"), load_questions("test")
     assert f"{len(test):,} for reported figures" in text and f"\n{len(dev)} for choosing" in text
     assert f"one of {len({one.relation for one in dev + test})}:" in text
-    assert "WordNet 3.0 Copyright 2006" in text  # its licence asks for the notice on all copies
+    assert "WordNet 3.0 Copyright 2006" in text  # its license asks for the notice on all copies
 
 
 def test_the_cards_of_clusters_count_them() -> None:

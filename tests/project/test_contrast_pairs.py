@@ -37,7 +37,7 @@ def test_no_pair_stands_twice() -> None:
 
 
 def test_completions_are_of_one_kind() -> None:
-    # A completion that is a number faces a number, one that is capitalised faces one that is.
+    # A completion that is a number faces a number, one that is capitalized faces one that is.
     for pair in pairs():
         true, false = pair["true"], pair["false"]
         assert true.isdigit() == false.isdigit(), pair

@@ -183,7 +183,7 @@ METHODS = {
     "perplexity": "Perplexity",
     "predictive entropy": "Predictive entropy",
     "predictive entropy, five samples": "Predictive entropy",
-    "its length-normalised form": "LN entropy",
+    "its length-normalized form": "LN entropy",
     "EigenScore": "EigenScore",
     "EigenScore, five samples": "EigenScore",
     "P(True)": "P(True)",

@@ -36,8 +36,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     asked = [str(source), "-o", str(target), "--scoring.states=true", "--model.batch-size", "32"]
     assert invoke(["score", *asked]).exit_code == 0
     states = np.stack([one.state.values for one in read_answers(target) if one.state is not None])
-    centred = (states - states.mean(axis=0)) / states.std(axis=0)
-    known = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    centered = (states - states.mean(axis=0)) / states.std(axis=0)
+    known = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
     right = known > np.median(known)
     return [one | {"correct": bool(label)} for one, label in zip(read_lines(target), right, strict=True)]
 

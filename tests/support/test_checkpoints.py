@@ -22,10 +22,10 @@ import semtoken as st
 from semtoken.clustering.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInputError, ModelError
 from semtoken.support.almanac import almanac_path
-from semtoken.support.checkpoints import CATALOGUE, fetch, resolve, sources
+from semtoken.support.checkpoints import CATALOG, fetch, resolve, sources
 from semtoken.support.checkpoints.gguf import OUTPUT, GgufFile, check_header, convert, load_tokenizer
 from semtoken.support.checkpoints.hub import require_on_hub
-from semtoken.support.checkpoints.sources import CatalogueModel
+from semtoken.support.checkpoints.sources import CatalogModel
 from semtoken.support.files.temporary import make_locked
 
 fetching = sys.modules["semtoken.support.checkpoints.fetch"]  # the package gives its name to the function
@@ -76,7 +76,7 @@ def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(
     assert found[0].provenance["quantization"] == "F32" and "quantization" not in found[2].provenance
 
 
-def test_a_quantised_table_is_dequantised_and_named(model_file: Path, tmp_path: Path) -> None:
+def test_a_quantized_table_is_dequantized_and_named(model_file: Path, tmp_path: Path) -> None:
     table = GgufFile(model_file).matrix(OUTPUT)
     packed = gguf.quantize(table, gguf.GGMLQuantizationType.Q8_0)
     writer = gguf.GGUFWriter(tmp_path / "small.gguf", "llama")
@@ -237,8 +237,8 @@ PUBLISHED_SIZES = {"smollm2": 49_152, "gemma3-270m": 262_144}
 """`vocab_size` in the config.json of each model on the hub."""
 
 
-@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
-def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
+@pytest.mark.parametrize("entry", CATALOG.values(), ids=list(CATALOG))
+def test_entries_of_the_catalog(entry: CatalogModel) -> None:
     assert entry.vocabulary == PUBLISHED_SIZES[entry.name]
     assert len(entry.sha256) == 64 and int(entry.sha256, 16)
     for piece in entry.pieces:  # an exact version of a package, and a file of the module that it installs
@@ -254,8 +254,8 @@ def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
 
 
 @pytest.fixture
-def packaged(model_file: Path, tmp_path: Path) -> Iterator[CatalogueModel]:
-    """The entry of the model in a catalogue, for pip in two packages."""
+def packaged(model_file: Path, tmp_path: Path) -> Iterator[CatalogModel]:
+    """The entry of the model in a catalog, for pip in two packages."""
     with packages.packaged(tmp_path, model_file.read_bytes()) as entry:
         yield entry
 
@@ -265,7 +265,7 @@ def kept(tmp_path: Path) -> list[str]:
 
 
 def test_fetch_joins_checks_converts_and_keeps(
-    packaged: CatalogueModel, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: CatalogModel, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentences: list[str] = []
     abandoned, going_on = (tmp_path / "cache" / "models" / f".writing-{n}-tiny" for n in (1, 2))
@@ -283,14 +283,14 @@ def test_fetch_joins_checks_converts_and_keeps(
     before = (folder / "model.safetensors").stat().st_mtime_ns
     assert fetch("tiny", origin="packages") == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))
+    monkeypatch.setitem(CATALOG, "tiny", replace(packaged, terms=packages.TERMS))
     fetch("tiny", origin="packages", force=True, accept_terms=True)
     assert (folder / "TERMS.html").read_bytes() == packages.TERMS_TEXT
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
 
 
 @pytest.mark.slow
-def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: CatalogueModel, tmp_path: Path) -> None:
+def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: CatalogModel, tmp_path: Path) -> None:
     folder = fetch("tiny", origin="packages")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for name in ("model.safetensors", "config.json", "model.gguf", "semtoken.json"):
@@ -308,7 +308,7 @@ def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: Catal
 
 
 def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_with_their_old_times(
-    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: CatalogModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reads() -> int:
         """The number of files that a process reads which begins now."""
@@ -345,7 +345,7 @@ def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_wi
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_package_whose_content_was_changed_is_refused(packaged: CatalogueModel, tmp_path: Path, place: float) -> None:
+def test_a_package_whose_content_was_changed_is_refused(packaged: CatalogModel, tmp_path: Path, place: float) -> None:
     """As are pieces that are whole and of another checksum."""
     wheels = packages.wheels_of(tmp_path)
     part, member = wheels[1], packages.PIECES[1].member
@@ -361,22 +361,22 @@ def test_a_package_whose_content_was_changed_is_refused(packaged: CatalogueModel
         fetching._join(packaged, wheels, tmp_path / "joined.gguf")
 
 
-def test_a_missing_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Path) -> None:
+def test_a_missing_package_keeps_nothing(packaged: CatalogModel, tmp_path: Path) -> None:
     packages.wheels_of(tmp_path)[1].unlink()
     with pytest.raises(ModelError, match=r"could not download tiny-part1==1\.0, tiny-part2==1\.0"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
 
 
-def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=packages.TERMS))
+def test_terms_have_to_be_accepted(packaged: CatalogModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOG, "tiny", replace(packaged, terms=packages.TERMS))
     with pytest.raises(InvalidInputError, match="accept"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
 
 
 def test_an_interrupted_fetch_leaves_nothing_half_made(
-    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: CatalogModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -20,9 +20,9 @@ FETCH = f"""
 import os, urllib.request
 from dataclasses import replace
 from semtoken.errors import ModelError
-from semtoken.support.checkpoints import CATALOGUE, fetch, resolve
+from semtoken.support.checkpoints import CATALOG, fetch, resolve
 from semtoken.support.checkpoints.sources import models_directory
-CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", hub_id="someone/tiny", clusters=None)
+CATALOG["tiny"] = replace(CATALOG["smollm2"], name="tiny", hub_id="someone/tiny", clusters=None)
 try:
     fetch("tiny", origin="hub")
 except ModelError as error:

@@ -17,7 +17,7 @@ from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from tests.web.servers import Behaviour, Upstream, all_stopped, answering, raw_upstream, running
+from tests.web.servers import Behavior, Upstream, all_stopped, answering, raw_upstream, running
 
 Replaying = Callable[[bytes], str]
 Start = Callable[..., tuple[str, Upstream]]
@@ -43,8 +43,8 @@ def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str
     """Starts an upstream that behaves in some way, and a proxy in front of it: the proxy's address, what was seen."""
     with ExitStack() as stack:
 
-        def start(behaviour: Behaviour | bytes, **settings: Any) -> tuple[str, Upstream]:
-            upstream = stack.enter_context(raw_upstream(behaviour))
+        def start(behavior: Behavior | bytes, **settings: Any) -> tuple[str, Upstream]:
+            upstream = stack.enter_context(raw_upstream(behavior))
             return stack.enter_context(proxy_of(upstream.url, almanac_clusters, **settings)), upstream
 
         yield start
@@ -52,10 +52,10 @@ def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str
 
 @contextmanager
 def in_front(
-    behaviour: Behaviour | bytes, clusters: TokenClusters | None = None, **settings: Any
+    behavior: Behavior | bytes, clusters: TokenClusters | None = None, **settings: Any
 ) -> Iterator[tuple[str, Upstream]]:
     """A proxy without a page before an upstream that behaves in some way, or answers so: its address, what was seen."""
-    with raw_upstream(behaviour) as upstream, proxy_of(upstream.url, clusters, page=False, **settings) as url:
+    with raw_upstream(behavior) as upstream, proxy_of(upstream.url, clusters, page=False, **settings) as url:
         yield url, upstream
 
 

@@ -109,7 +109,7 @@ class Received:
         return json.loads(self.body)
 
 
-Behaviour = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+Behavior = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -133,10 +133,10 @@ async def read_request(reader: asyncio.StreamReader) -> Received:
 
 
 @contextmanager
-def raw_upstream(behaviour: Behaviour | bytes) -> Iterator[Upstream]:
-    """A server that reads a request and lets `behaviour` write whatever it wants, or answers with the same bytes; one
+def raw_upstream(behavior: Behavior | bytes) -> Iterator[Upstream]:
+    """A server that reads a request and lets `behavior` write whatever it wants, or answers with the same bytes; one
     request a connection."""
-    behave = answering(behaviour) if isinstance(behaviour, bytes) else behaviour
+    behave = answering(behavior) if isinstance(behavior, bytes) else behavior
     seen = Upstream()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -224,7 +224,7 @@ def streamed(body: bytes, *headers: bytes, size: int = 5000) -> bytes:
     return b"".join([stream_head(*headers), *chunks, LAST_CHUNK])
 
 
-def answering(data: bytes | Callable[[Received], bytes]) -> Behaviour:
+def answering(data: bytes | Callable[[Received], bytes]) -> Behavior:
     """Write the same bytes to everyone, or those that a request is to get."""
 
     async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
@@ -248,7 +248,7 @@ async def ticking(_: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.02)
 
 
-def holding(release: threading.Event, data: bytes, begun: bytes = b"") -> Behaviour:
+def holding(release: threading.Event, data: bytes, begun: bytes = b"") -> Behavior:
     """Write the beginning of an answer at once, and the rest when it is released."""
 
     async def behave(_: Received, writer: asyncio.StreamWriter) -> None:

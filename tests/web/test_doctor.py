@@ -25,7 +25,7 @@ from semtoken.support.almanac import PROMPT, almanac_clusters_path, almanac_path
 from semtoken.support.http_client import HttpReply
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import TriedCount
-from semtoken.web.doctor.engines import recognise
+from semtoken.web.doctor.engines import recognize
 from semtoken.web.doctor.examination import TRIAL_PROMPTS, find_most
 from semtoken.web.doctor.numbers import compare_temperatures
 from tests import tiny
@@ -212,7 +212,7 @@ def test_an_engine_is_known_by_the_surest_of_its_signs(
     headers: dict[str, str], values: Any, owner: Any, format: str, name: str
 ) -> None:
     reply = HttpReply("http://x", 200, json.dumps(values).encode(), headers)
-    assert recognise(reply, owner, format)[0].name == name
+    assert recognize(reply, owner, format)[0].name == name
 
 
 class TestConnections:

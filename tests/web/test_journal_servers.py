@@ -113,10 +113,10 @@ def test_a_reply_that_passes_as_it_came_has_an_entry_that_says_why(tmp_path: Pat
         "not_json": response(b"Lima", kind=b"text/plain"),
     }
 
-    behaviour = answering(lambda received: replies[received.json()["user"]])
+    behavior = answering(lambda received: replies[received.json()["user"]])
     keep = ["--journal", str(tmp_path / "journal.db"), "--journal.texts=true"]
     keep += ["--tokenizer", "almanac", "--limits.reply-mb", "0.001"]
-    with raw_upstream(behaviour) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
+    with raw_upstream(behavior) as seen, commanded("proxy", "--base-url", seen.url, *keep) as (url, _):
         for why, reply in replies.items():
             found = post(url, json=CHAT | {"user": why})
             assert found.headers["semtoken-unscored"] == why

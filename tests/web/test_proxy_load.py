@@ -80,7 +80,7 @@ def stream_of(number: int, clusters: TokenClusters, tokens: int) -> list[bytes]:
     return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
 
 
-BEHAVIOURS = ("well", "well", "well", "dies", "stalls", "garbage", "drips", "closes", "500")
+BEHAVIORS = ("well", "well", "well", "dies", "stalls", "garbage", "drips", "closes", "500")
 
 
 def unasked(events: bytes) -> bytes:
@@ -127,7 +127,7 @@ def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
         await writer.drain()
 
     async def ask(http: httpx.AsyncClient, url: str, number: int) -> tuple[str, int, bytes, str]:
-        how = BEHAVIOURS[number % len(BEHAVIOURS)]
+        how = BEHAVIORS[number % len(BEHAVIORS)]
         asked = {"model": "m", "stream": True, "messages": [], "user": f"{number} {how}"}
         got, status, end = b"", 0, "complete"
         try:

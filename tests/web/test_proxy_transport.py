@@ -392,7 +392,7 @@ def test_running_streams_end_before_the_server_stops_but_are_not_waited_for_for_
     almanac_clusters: Any, grace: float
 ) -> None:
     release = threading.Event()
-    behaviour = holding(release, chunk(b"data: [DONE]\n\n") + LAST_CHUNK, stream_head() + chunk(b": begun\n\n"))
+    behavior = holding(release, chunk(b"data: [DONE]\n\n") + LAST_CHUNK, stream_head() + chunk(b": begun\n\n"))
     got: list[bytes] = []
 
     def read_on(pieces: Iterator[bytes]) -> None:
@@ -400,7 +400,7 @@ def test_running_streams_end_before_the_server_stops_but_are_not_waited_for_for_
             got.extend(pieces)
 
     began = time.monotonic()
-    with raw_upstream(behaviour) as upstream, ExitStack() as opened:
+    with raw_upstream(behavior) as upstream, ExitStack() as opened:
         with running(proxy_app(ProxySettings(upstream.url), almanac_clusters), grace=grace) as url:
             pieces = opened.enter_context(streaming(url)).iter_raw()
             next(pieces)

@@ -1,4 +1,4 @@
-"""uqlm 0.6.7: `ScoreCalibrator("platt")` is penalised, so with few labels all chances are near the base rate.
+"""uqlm 0.6.7: `ScoreCalibrator("platt")` is penalized, so with few labels all chances are near the base rate.
 
 pip install --no-deps uqlm==0.6.7 && pip install pandas scikit-learn && python uqlm_platt_penalty.py
 """

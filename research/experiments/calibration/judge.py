@@ -119,7 +119,7 @@ WORLDS = {
 }
 
 
-def labelled(world: World, generator: np.random.Generator, n: int) -> tuple[Any, Any]:
+def labeled(world: World, generator: np.random.Generator, n: int) -> tuple[Any, Any]:
     """Uncertainties and whether each answer is right."""
     uncertainty, risk = world.draw(generator, n)
     return uncertainty, generator.random(n) >= risk
@@ -202,7 +202,7 @@ def power(sets: int) -> Iterator[dict[str, Any]]:
                 came, broken, covered = 0, 0, 0.0
                 uncertainty, _ = world.many
                 for _ in range(sets):
-                    threshold = way(*labelled(world, generator, n))
+                    threshold = way(*labeled(world, generator, n))
                     if threshold is None:
                         continue
                     came += 1
@@ -227,7 +227,7 @@ def kinds(sets: int) -> Iterator[dict[str, Any]]:
                 generator = np.random.default_rng([n, 11])
                 above, covered, none = 0, 0.0, 0
                 for _ in range(sets):
-                    uncertainty, right = labelled(world, generator, n)
+                    uncertainty, right = labeled(world, generator, n)
                     if promise == "miss_rate":
                         limit, _, _ = exact.wrong_answers_caught(uncertainty, right.astype(float), ALPHA, delta)
                         limit = None if limit is None else np.nextafter(limit, -math.inf)
@@ -256,7 +256,7 @@ def lenient(sets: int) -> Iterator[dict[str, Any]]:
             generator = np.random.default_rng(19)
             came, broken = 0, 0
             for _ in range(sets):
-                uncertainty, right = labelled(world, generator, 500)
+                uncertainty, right = labeled(world, generator, 500)
                 right = right | (generator.random(500) < share)
                 threshold = ours(uncertainty, right)
                 if threshold is not None:
@@ -272,7 +272,7 @@ def levels(sets: int) -> Iterator[dict[str, Any]]:
             generator = np.random.default_rng([n, 13])
             shares = []
             for _ in range(sets):
-                uncertainty, right = labelled(world, generator, n)
+                uncertainty, right = labeled(world, generator, n)
                 threshold = st.Threshold.fit(-uncertainty, right, guarantee=promise, alpha=ALPHA, delta=DELTA)
                 if threshold.min_log_score is not None and threshold.accepts(-uncertainty).any():
                     shares.append(world.truth(promise, threshold.accepts))

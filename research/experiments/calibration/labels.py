@@ -2,7 +2,7 @@
 
     python research/experiments/calibration/labels.py [SETS] > build/labels.csv
 
-First table: share of questions answered and share of labelled sets from which no threshold came, by alpha and number of
+First table: share of questions answered and share of labeled sets from which no threshold came, by alpha and number of
 labels. Second: thresholds from 1,000 labels at alpha 0.1, shown to answers of a changed world.
 """
 

@@ -1,8 +1,8 @@
-"""Is promise A kept? Labelled sets of six worlds with known chances: how often the true error exceeds alpha.
+"""Is promise A kept? Labeled sets of six worlds with known chances: how often the true error exceeds alpha.
 
     python research/experiments/calibration/promise.py [SETS] > build/promise.csv
 
-For every world: thresholds by `Threshold.fit` with scores without labels, without them (the grid from the labelled
+For every world: thresholds by `Threshold.fit` with scores without labels, without them (the grid from the labeled
 scores), and the loosest threshold whose error on the labels themselves is at most alpha, which promises nothing.
 """
 
@@ -21,7 +21,7 @@ from semtoken.guarantees.threshold import other_sign
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.guarantees.worlds import WORLDS, FloatArray, World
 
-ALPHA, DELTA, LABELS, UNLABELLED, REFERENCE = 0.1, 0.1, 500, 500, 200_000
+ALPHA, DELTA, LABELS, UNLABELED, REFERENCE = 0.1, 0.1, 500, 500, 200_000
 FIELDS = ("world", "rule", "sets", "exceeded", "exceeded_upper_95", "no_threshold", "coverage")
 
 
@@ -51,10 +51,10 @@ def naive(scores: FloatArray, correct: FloatArray) -> float | None:
 
 
 def thresholds(world: World, generator: np.random.Generator) -> dict[str, tuple[float | None, bool]]:
-    """One labelled set, three rules: threshold, and whether it accepts strictly below."""
+    """One labeled set, three rules: threshold, and whether it accepts strictly below."""
     scores, correct = world.draw(generator, LABELS)
     given = st.Threshold.fit(
-        scores, correct, alpha=ALPHA, delta=DELTA, unlabeled=world.log_confidence(generator, UNLABELLED)
+        scores, correct, alpha=ALPHA, delta=DELTA, unlabeled=world.log_confidence(generator, UNLABELED)
     )
     own = st.Threshold.fit(scores, correct, alpha=ALPHA, delta=DELTA)
     return {

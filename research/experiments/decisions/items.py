@@ -1,4 +1,4 @@
-"""Labelled predicates and choices from question sets, without a judge.
+"""Labeled predicates and choices from question sets, without a judge.
 
     python research/experiments/decisions/items.py DATA items.jsonl
 

@@ -145,7 +145,7 @@ class Agreements:
                 zip(first.tolist(), second.tolist(), strict=True)]  # fmt: skip
         return self.weighted(lambda _: np.array(near))
 
-    def mutual_neighbours(self, count: int, *, in_cluster: bool) -> sp.csr_matrix:
+    def mutual_neighbors(self, count: int, *, in_cluster: bool) -> sp.csr_matrix:
         """Tokens that are among each other's nearest of another spelling."""
         size, spelling = self.vocabulary.size, numbered(self.vocabulary.normalized)
         nearest = np.empty((size, count), np.int64)

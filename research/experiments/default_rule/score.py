@@ -73,8 +73,8 @@ def development_rules(steps: Steps, made: Agreements, more: list[Path]) -> dict[
     for share in (0.4, 0.2):
         rules[f"clusters at edit distance {share}, beginnings"] = Rule(made.spelled_alike(share))
     for count in (1, 3, 5):
-        rules[f"mutual nearest {count}, beginnings"] = Rule(made.mutual_neighbours(count, in_cluster=False))
-        rules[f"clusters, mutual nearest {count}, beginnings"] = Rule(made.mutual_neighbours(count, in_cluster=True))
+        rules[f"mutual nearest {count}, beginnings"] = Rule(made.mutual_neighbors(count, in_cluster=False))
+        rules[f"clusters, mutual nearest {count}, beginnings"] = Rule(made.mutual_neighbors(count, in_cluster=True))
     for share in (0.3, 0.1, 0.03):
         rules[f"clusters, rivals of {share} off, beginnings"] = Rule(labels, at_step=without_rivals(share))
     rules["clusters unless two rivals, beginnings"] = Rule(labels, at_step=unless_two_rivals(0.05))

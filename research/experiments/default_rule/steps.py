@@ -62,12 +62,12 @@ class Steps:
 
     @cached_property
     def characters(self) -> Ints:
-        """[V] length of each token's normalised text."""
+        """[V] length of each token's normalized text."""
         return np.array([len(text) for text in self.vocabulary.normalized])
 
     @cached_property
     def spelling(self) -> Ints:
-        """[V] number of each token's normalised text. Blank tokens and pieces of characters are alone."""
+        """[V] number of each token's normalized text. Blank tokens and pieces of characters are alone."""
         texts = self.vocabulary.normalized
         alone = ~self.vocabulary.broken & np.array([bool(text) and "\ufffd" not in text for text in texts])
         return numbered([text if known else i for i, (text, known) in enumerate(zip(texts, alone, strict=True))])
@@ -87,7 +87,7 @@ def numbered(keys: Sequence[Any]) -> Ints:
 
 
 def is_exact(answer: str, accepted: Sequence[str]) -> bool:
-    """The first judge: equal to an accepted answer after normalisation."""
+    """The first judge: equal to an accepted answer after normalization."""
     words = normalize_answer(answer)
     return bool(words) and words in map(normalize_answer, accepted)
 

@@ -41,7 +41,7 @@ class Float32Norm(torch.nn.Module):
         self.epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[..., d] normalised."""
+        """[..., d] normalized."""
         hidden = hidden.float()
         return self.weight * hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + self.epsilon)
 

@@ -2,7 +2,7 @@
 
     python research/experiments/learned/drift.py [SETS] > build/drift.csv
 
-Every set: 400 labelled answers of one world, a learned number, and a threshold with the promise that at most a tenth of what it accepts is
+Every set: 400 labeled answers of one world, a learned number, and a threshold with the promise that at most a tenth of what it accepts is
 wrong. Then 400 answers of the same world or of one that has moved: their true error, and whether the distance of the scores and that of
 the hidden states are above 0 with 95 % intervals. Sets in which nothing was learned or no threshold was found are not counted.
 """
@@ -53,12 +53,12 @@ def main() -> None:
     references = {name: world(generator, REFERENCE) for name, world in WORLDS.items()}
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in WORLDS}
     for _ in range(sets):
-        labelled = home(generator, LABELS)
-        learned = (learning := learn(labelled.readings, labelled.headline, labelled.correct)).learned
+        labeled = home(generator, LABELS)
+        learned = (learning := learn(labeled.readings, labeled.headline, labeled.correct)).learned
         if learned is None:
             continue
         own = scores(learning.risk)
-        threshold = st.Threshold.fit(own, labelled.correct, alpha=ALPHA, delta=DELTA)
+        threshold = st.Threshold.fit(own, labeled.correct, alpha=ALPHA, delta=DELTA)
         for name, world in WORLDS.items():
             inside = threshold.accepts(scores(learned.risk(references[name].readings)))
             if not threshold.accepts(own).any():

@@ -1,4 +1,4 @@
-"""How often does the gate open where there is nothing to learn? Labelled sets with made-up numbers.
+"""How often does the gate open where there is nothing to learn? Labeled sets with made-up numbers.
 
     python research/experiments/learned/gate.py [SETS] > build/gate.csv
 

@@ -1,8 +1,8 @@
 """The recipe of PROTOCOL.md: a number learned from labels, its cross-fitted values, and the gate.
 
 It is the log-odds that an answer is wrong, linear in numbers of the answer and in the hidden state at the position that
-chose its last token. The states are standardised, rotated to at most 64 principal components (an eighth of the labels),
-standardised again, and a logistic regression with C = 0.01 makes one number of them; its out-of-fold values (5 folds)
+chose its last token. The states are standardized, rotated to at most 64 principal components (an eighth of the labels),
+standardized again, and a logistic regression with C = 0.01 makes one number of them; its out-of-fold values (5 folds)
 and the answer's own numbers go into another one with C = 1. examples/learn_a_number.py is the same in short.
 """
 
@@ -64,14 +64,14 @@ class LearnedNumber:
     intercept: float
     state_weights: FloatArray
     """[H] the weight of each dimension of the hidden state; [0] where no states are read."""
-    centre: FloatArray
-    """[H] mean of the labelled states."""
+    center: FloatArray
+    """[H] mean of the labeled states."""
     spread: FloatArray
-    """[H] standard deviation of the labelled states; 1 in dimensions in which they do not differ."""
+    """[H] standard deviation of the labeled states; 1 in dimensions in which they do not differ."""
     distances: FloatArray
-    """[n] distances of the labelled states, ascending; [0] where no states are read."""
+    """[n] distances of the labeled states, ascending; [0] where no states are read."""
     expected: FloatArray = field(default_factory=lambda: np.empty(0))
-    """[n] risks of new answers like the labelled ones, ascending: what recent ones are compared with."""
+    """[n] risks of new answers like the labeled ones, ascending: what recent ones are compared with."""
 
     def risk(self, readings: Readings) -> FloatArray:
         """Log-odds that each answer is wrong, [n]; higher is riskier."""
@@ -81,13 +81,13 @@ class LearnedNumber:
         return np.asarray(log_odds, dtype=np.float64)
 
     def distance(self, readings: Readings) -> FloatArray:
-        """How far each state is from the centre of the labelled ones, [n], at least 0; about 1 for states like those."""
-        return distances(np.asarray(readings.states), self.centre, self.spread)
+        """How far each state is from the center of the labeled ones, [n], at least 0; about 1 for states like those."""
+        return distances(np.asarray(readings.states), self.center, self.spread)
 
 
-def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
-    """How far states [n, H] are from a centre: the mean over H of the squared distance in standard deviations, [n]."""
-    return np.asarray(np.square((states - centre) / spread).mean(axis=1))
+def distances(states: FloatArray, center: FloatArray, spread: FloatArray) -> FloatArray:
+    """How far states [n, H] are from a center: the mean over H of the squared distance in standard deviations, [n]."""
+    return np.asarray(np.square((states - center) / spread).mean(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Learning:
     learned: LearnedNumber | None
     """The number, fitted on all labels; None where the headline is kept."""
     risk: FloatArray
-    """[n] log-odds of being wrong of each labelled answer, by a fit that did not see it; [0] with too few labels."""
+    """[n] log-odds of being wrong of each labeled answer, by a fit that did not see it; [0] with too few labels."""
     gain: Difference | None
     """AUROC of `risk` minus that of the headline, with the two-sided 80 % interval whose lower end is the one-sided
     90 % bound; None with too few labels."""
@@ -106,7 +106,7 @@ class Learning:
 
 
 def learn(readings: Readings, headline: FloatArray, correct: FloatArray, *, seed: int = 0) -> Learning:
-    """Learn a number from labelled answers, and keep it only if it ranks answers it did not see better.
+    """Learn a number from labeled answers, and keep it only if it ranks answers it did not see better.
 
     `readings` are of n answers to different questions; the learned number would replace `headline` [n], where higher is
     riskier; `correct` [n] is 1 or 0.
@@ -146,14 +146,14 @@ def gain_over(headline: FloatArray, risk: FloatArray, correct: FloatArray, *, se
 def fit(readings: Readings, correct: FloatArray, *, seed: int = 0) -> LearnedNumber:
     """Fit a number on all labels, without testing whether it ranks answers better."""
     weights, intercept, state_weights = _fitted(readings, correct, seed)
-    centre = spread = far = np.empty(0)
+    center = spread = far = np.empty(0)
     if readings.states is not None:
         n = len(readings)
-        centre, spread = readings.states.mean(axis=0), readings.states.std(axis=0)
+        center, spread = readings.states.mean(axis=0), readings.states.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
-        # Each from the centre of the others: its own share in the centre makes it look nearer than new ones are.
-        far = np.sort(distances(readings.states, centre, spread) * (n / (n - 1)) ** 2)
-    return LearnedNumber(weights, intercept, state_weights, centre, spread, far)
+        # Each from the center of the others: its own share in the center makes it look nearer than new ones are.
+        far = np.sort(distances(readings.states, center, spread) * (n / (n - 1)) ** 2)
+    return LearnedNumber(weights, intercept, state_weights, center, spread, far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class CrossFitted:
     """[n] the same in standard deviations from the mean of the answers that the fold's fit had seen."""
 
     def expected(self, seen: FloatArray) -> FloatArray:
-        """The risks of new answers like the labelled ones, [n], ascending; `seen` are the risks of the labelled ones.
+        """The risks of new answers like the labeled ones, [n], ascending; `seen` are the risks of the labeled ones.
 
         The fits on four fifths of the labels spread new answers less than that on all of them does, by 5 % with 400
         labels. Taking `risk` itself for this would call answers of the same world moved two or three times too often.
@@ -218,11 +218,11 @@ def _probe(states: FloatArray, wrong: FloatArray, seed: int) -> tuple[FloatArray
         return np.zeros(states.shape[1]), 0.0
     axes = rotation.components_[kept]
     rotated = standard @ axes.T
-    centre, deviation = rotated.mean(axis=0), rotated.std(axis=0)
-    slopes, intercept = _logistic((rotated - centre) / deviation, wrong, PROBE_C)
+    center, deviation = rotated.mean(axis=0), rotated.std(axis=0)
+    slopes, intercept = _logistic((rotated - center) / deviation, wrong, PROBE_C)
     slopes = slopes / deviation
     weights = (slopes @ axes) / spread
-    return weights, intercept - float(slopes @ centre) - float(weights @ mean)
+    return weights, intercept - float(slopes @ center) - float(weights @ mean)
 
 
 def _logistic(columns: FloatArray, outcome: FloatArray, strength: float) -> tuple[FloatArray, float]:

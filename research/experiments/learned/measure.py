@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from learning import cross_fitted, fit, learn
-from sets import HERE, LabelledSet, the_set
+from sets import HERE, LabeledSet, the_set
 
 from semtoken.methods.metrics import auroc
 
@@ -25,8 +25,8 @@ FIELDS = (
 )
 
 
-def run(found: LabelledSet, judge: str, kind: str, labels: int, split: int, *, shuffled: bool) -> dict[str, Any] | None:
-    """One labelled set of one split, and what its learned number does on the half that nobody looked at."""
+def run(found: LabeledSet, judge: str, kind: str, labels: int, split: int, *, shuffled: bool) -> dict[str, Any] | None:
+    """One labeled set of one split, and what its learned number does on the half that nobody looked at."""
     correct, readings = found.correct[judge], found.readings[kind]
     n = correct.size
     order = np.random.default_rng(split).permutation(n)

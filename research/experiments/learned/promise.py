@@ -1,8 +1,8 @@
-"""Is the promise kept with a learned number? Labelled sets of worlds with states and known chances.
+"""Is the promise kept with a learned number? Labeled sets of worlds with states and known chances.
 
     python research/experiments/learned/promise.py [SETS] > build/promise.csv
 
-For every world: labelled answers, the learned number or the headline as the gate says, a threshold by `Threshold.fit` on numbers that did
+For every world: labeled answers, the learned number or the headline as the gate says, a threshold by `Threshold.fit` on numbers that did
 not see their label, and the true error of what the number fitted on all labels lets through.
 """
 
@@ -23,7 +23,7 @@ import semtoken as st
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from state_worlds import StateWorld, draw
 
-ALPHA, DELTA, LABELS, UNLABELLED, REFERENCE = 0.1, 0.1, 400, 400, 50_000
+ALPHA, DELTA, LABELS, UNLABELED, REFERENCE = 0.1, 0.1, 400, 400, 50_000
 FIELDS = ("world", "rule", "sets", "gate_open", "exceeded", "exceeded_upper_95", "no_threshold", "coverage")
 Draw = Callable[[np.random.Generator, int], StateWorld]
 WORLDS: dict[str, Draw] = {
@@ -40,18 +40,18 @@ def scores(risk: np.ndarray) -> np.ndarray:
 
 
 def one_set(world: Draw, generator: np.random.Generator, reference: StateWorld) -> list[tuple[str, bool, float, float]]:
-    """One labelled set: rule, whether the gate opened, true error and coverage."""
-    labelled, more = world(generator, LABELS), world(generator, UNLABELLED)
-    found = learn(labelled.readings, labelled.headline, labelled.correct)
+    """One labeled set: rule, whether the gate opened, true error and coverage."""
+    labeled, more = world(generator, LABELS), world(generator, UNLABELED)
+    found = learn(labeled.readings, labeled.headline, labeled.correct)
     if found.learned is None:
-        own, others, later = (scores(one.headline) for one in (labelled, more, reference))
+        own, others, later = (scores(one.headline) for one in (labeled, more, reference))
     else:
         own = scores(found.risk)
         others, later = (scores(found.learned.risk(one.readings)) for one in (more, reference))
     chance = 1 / (1 + np.exp(reference.log_odds))
     rows = []
-    for rule, unlabelled in (("scores without labels", others), ("labelled scores only", None)):
-        threshold = st.Threshold.fit(own, labelled.correct, alpha=ALPHA, delta=DELTA, unlabeled=unlabelled)
+    for rule, unlabeled in (("scores without labels", others), ("labelled scores only", None)):
+        threshold = st.Threshold.fit(own, labeled.correct, alpha=ALPHA, delta=DELTA, unlabeled=unlabeled)
         inside = threshold.accepts(later)
         error = float(1 - chance[inside].mean()) if inside.any() else 0.0
         rows.append((rule, found.learned is not None, error, float(inside.mean())))

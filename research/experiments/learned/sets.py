@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledSet:
+class LabeledSet:
     """n answers of one model to one set of questions."""
 
     name: str
@@ -31,7 +31,7 @@ class LabelledSet:
     """Per-answer numbers to keep."""
 
 
-def almanac() -> LabelledSet:
+def almanac() -> LabeledSet:
     """The embedded model's answers to its 2,000 test questions, by the library itself."""
     from semtoken import ScoredModel
     from semtoken.support.almanac import PROMPT, is_correct, load_questions
@@ -48,7 +48,7 @@ def almanac() -> LabelledSet:
     return _made("almanac", readings, [one.id for one in questions], {"exact": np.array(right)})
 
 
-def recorded(name: str, recordings: Path, scores: Path) -> LabelledSet:
+def recorded(name: str, recordings: Path, scores: Path) -> LabeledSet:
     """Answers that `research/experiments/headline/record.py` wrote, with the scores that `score.py` made of them."""
     parts = sorted(recordings.glob(f"{name}-[0-9][0-9][0-9][0-9].npz"))
     loaded = [{key: part[key] for key in ("lengths", "log_prob", "state")} for part in map(np.load, parts)]
@@ -74,7 +74,7 @@ def recorded(name: str, recordings: Path, scores: Path) -> LabelledSet:
     return _made(name, readings, table["id"].tolist(), verdicts)
 
 
-def chat() -> LabelledSet:
+def chat() -> LabeledSet:
     """The kept scores of the chat answers; the first token's entropy stands for its surprise."""
     table = pd.read_parquet(HEADLINE / "scores" / "qwen1.5b-chat.parquet")
     names = ("probability", "mean_log_prob", "max_token_entropy", "first_entropy")
@@ -84,15 +84,15 @@ def chat() -> LabelledSet:
     return _with_headline(found, table["mean_new_word"].to_numpy(dtype=np.float64))
 
 
-def _made(name: str, readings: dict[str, Readings], ids: list[str], correct: dict[str, Floats]) -> LabelledSet:
+def _made(name: str, readings: dict[str, Readings], ids: list[str], correct: dict[str, Floats]) -> LabeledSet:
     cheap = readings["cheap"].numbers
     headline = readings["states"].numbers[:, 0] if "states" in readings else cheap[:, 0]
     table = pd.DataFrame({"id": ids, "headline": headline} | dict(zip(CHEAP, cheap.T, strict=True)) | correct)
-    return LabelledSet(name, readings, headline, cheap[:, 0], correct, table)
+    return LabeledSet(name, readings, headline, cheap[:, 0], correct, table)
 
 
-def _with_headline(found: LabelledSet, headline: Floats) -> LabelledSet:
-    return LabelledSet(
+def _with_headline(found: LabeledSet, headline: Floats) -> LabeledSet:
+    return LabeledSet(
         found.name,
         found.readings,
         headline,
@@ -102,7 +102,7 @@ def _with_headline(found: LabelledSet, headline: Floats) -> LabelledSet:
     )
 
 
-def the_set(name: str, recordings: Path | None) -> LabelledSet:
+def the_set(name: str, recordings: Path | None) -> LabeledSet:
     """A set by its name."""
     if name == "almanac":
         return almanac()

@@ -2,7 +2,7 @@
 
     python research/experiments/watch/repeats.py [--runs 200] > build/repeats.csv
 
-A calibrator has 300 labelled answers to different questions. The newest 2,000 answers are to a number of other
+A calibrator has 300 labeled answers to different questions. The newest 2,000 answers are to a number of other
 questions of the same kind, some asked often and some seldom (shares drawn from a flat Dirichlet distribution); scores
 are exponential. In some worlds the new ones are shifted by half a standard deviation. `each answer` compares
 all 2,000 as if they were independent, `one of each question` is what `semtoken audit` does; with fewer than 12
@@ -20,7 +20,7 @@ import numpy as np
 from semtoken.guarantees.drift import drift
 from semtoken.guarantees.measures import wilson
 
-LABELLED, NEWEST, SCALE = 300, 2_000, 0.5
+LABELED, NEWEST, SCALE = 300, 2_000, 0.5
 QUESTIONS = {0.0: (1, 3, 5, 8, 12, 20, 60, 200, 2_000), 0.5: (8, 12, 60, 200, 2_000)}
 """How many different ones, by the shift of their scores in standard deviations."""
 FIELDS = ("shift", "questions", "compared", "runs", "said_moved", "share", "low", "high")
@@ -38,13 +38,13 @@ def main() -> None:
             said = {"each answer": 0, "one of each question": 0}
             for run in range(runs):
                 generator = np.random.default_rng([questions, run])
-                labelled = generator.exponential(SCALE, LABELLED)
+                labeled = generator.exponential(SCALE, LABELED)
                 scores = generator.exponential(SCALE, questions) + shift * SCALE
                 asked = np.arange(NEWEST)
                 if questions < NEWEST:
                     asked = generator.choice(questions, NEWEST, p=generator.dirichlet(np.ones(questions)))
-                said["each answer"] += drift(labelled, scores[asked]).low > 0
-                said["one of each question"] += drift(labelled, scores[np.unique(asked)]).low > 0
+                said["each answer"] += drift(labeled, scores[asked]).low > 0
+                said["one of each question"] += drift(labeled, scores[np.unique(asked)]).low > 0
             for compared, count in said.items():
                 low, high = wilson(count, runs)
                 about = {"shift": shift, "questions": questions, "compared": compared, "runs": runs}

@@ -1,6 +1,6 @@
 """From planned facts to the stream of documents: what is said, in which words, in which order.
 
-A document is a list of segments. Segments end at line ends, so they can be tokenised one by one, and each says with
+A document is a list of segments. Segments end at line ends, so they can be tokenized one by one, and each says with
 which probability its tokens count in the loss: answers always, questions rarely.
 """
 
@@ -20,7 +20,7 @@ KINDS = (("questions", 0.55), ("sentences", 0.20), ("table", 0.25))  # of the me
 LENGTHS = {"questions": (1, 6), "sentences": (3, 8), "table": (5, 14)}  # mentions in a document
 LOSS = {"questions": 0.15, "sentences": 0.5, "table": 0.5, "answer": 1.0}
 LOWER_CASE = 0.1  # share of the documents written without capitals
-NOUN_CAPITAL = 0.35  # share of the documents that capitalise one-word answers
+NOUN_CAPITAL = 0.35  # share of the documents that capitalize one-word answers
 PROMPT_HEAD = "Answer these questions:\n\n"
 
 

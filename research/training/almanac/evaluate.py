@@ -87,7 +87,7 @@ def stc(judged: AnswerToJudge, clusters: st.TokenClusters, **rules: Any) -> Arra
 
 
 def likelihoods(judged: AnswerToJudge) -> dict[str, Array]:
-    """Sequence probability and its length-normalised form."""
+    """Sequence probability and its length-normalized form."""
     rows = judged.log_probabilities
     sequence = [st.methods.sequence_probability(row, variant="negative_logprob") for row in rows]
     return {BASELINE: np.array(sequence), "perplexity": np.array([st.methods.perplexity(row) for row in rows])}

@@ -1,4 +1,4 @@
-"""Two optimisers under one roof: Muon turns the hidden matrices, AdamW moves the tables and the norms."""
+"""Two optimizers under one roof: Muon turns the hidden matrices, AdamW moves the tables and the norms."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def set_rates(optimizers: list[torch.optim.Optimizer], step: int, steps: int) ->
 
 
 def state_tensors(optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """The optimisers' memory as named tensors, so that a checkpoint is a safetensors file."""
+    """The optimizers' memory as named tensors, so that a checkpoint is a safetensors file."""
     return {
         f"{i}|{index}|{name}": value.contiguous()
         for i, optimizer in enumerate(optimizers)

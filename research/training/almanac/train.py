@@ -56,7 +56,7 @@ class Stream:
 
 
 def make_stream(documents: list[Document], tokenizer: Tokenizer) -> Stream:
-    """Tokenise the documents: `<s>`, the segments, `</s>`, one after the other."""
+    """Tokenize the documents: `<s>`, the segments, `</s>`, one after the other."""
     segments = [segment for document in documents for segment in document.segments]
     bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
     encoded = iter(tokenizer.encode_batch_fast([text for text, _ in segments], add_special_tokens=False))

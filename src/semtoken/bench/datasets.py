@@ -50,7 +50,7 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """A hash (SHA-256) of all that `asked_hash` covers and of the accepted answers, on which judgements depend."""
+        """A hash (SHA-256) of all that `asked_hash` covers and of the accepted answers, on which judgments depend."""
         return _hash([self.asked_hash, [question.answers for question in self.questions]])
 
 

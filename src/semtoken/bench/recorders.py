@@ -212,7 +212,7 @@ def pairs(work: CellPass, models: Models) -> Recorder:
 CORRECT = "correct"
 
 
-def judgements(work: CellPass, models: Models) -> Recorder:
+def judgments(work: CellPass, models: Models) -> Recorder:
     """Record the verdicts of the judge whose name the work has."""
     choice = next(judge for judge in work.settings.judges if f"judge:{judge.name}" == work.name)
     judge = judge_from(choice, model=work.cell.model, dataset=work.cell.dataset)
@@ -280,7 +280,7 @@ def recorder_of(work: CellPass, models: Models) -> Recorder:
         "watched": watched,
         "p_true": p_true,
         "scores": scores,
-        "judge": judgements,
+        "judge": judgments,
     }
     return makers.get(work.name.partition(":")[0], pairs)(work, models)
 

@@ -26,7 +26,7 @@ class Cell(OfCell):
     question_ids: tuple[str, ...]
     uncertainty: Mapping[str, FloatArray]
     """Name of a method (key of `METHODS`, ablations of STC included) -> [N], higher is riskier, NaN undefined."""
-    judgements: Mapping[str, FloatArray]
+    judgments: Mapping[str, FloatArray]
     """Name of a judge -> [N]: 1 correct, 0 incorrect, NaN where the judge gave no usable verdict."""
     variants: Mapping[str, FloatArray]
     """Name of a clustering of the sensitivity study -> [N] uncertainty of STC with it. Empty without a study."""
@@ -127,7 +127,7 @@ def _columns(cell: Cell, *, texts: bool) -> Iterator[tuple[str, Any]]:
     if texts:
         yield "question", [question for question, _ in cell.texts]
         yield "answer", [answer for _, answer in cell.texts]
-    numbers = {f"judge:{name}": values for name, values in cell.judgements.items()}
+    numbers = {f"judge:{name}": values for name, values in cell.judgments.items()}
     numbers |= {f"method:{name}": values for name, values in cell.uncertainty.items()}
     numbers |= {f"variant:{name}": values for name, values in cell.variants.items()}
     for name, repeats in cell.controls.items():
@@ -207,7 +207,7 @@ def cell_of(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> C
         **facts,
         question_ids=tuple(columns["id"]),
         uncertainty=by_kind["method"],
-        judgements=by_kind["judge"],
+        judgments=by_kind["judge"],
         variants=by_kind["variant"],
         controls={name: np.stack(values) for name, values in repeats.items()},
         texts=tuple(zip(columns.get("question", ()), columns.get("answer", ()), strict=True)),

@@ -297,7 +297,7 @@ def unpack_states(coordinates: FloatArray, features: int) -> FloatArray:
 
     `InvalidInputError` if there are more coordinates than the H - 1 dimensions in which centered states lie.
     """
-    used = coordinates[:, : features - 1]  # centred rows span H - 1 dimensions at most
+    used = coordinates[:, : features - 1]  # centered rows span H - 1 dimensions at most
     rank = used.shape[1]
     if not np.allclose(coordinates[:, rank:], 0.0, atol=1e-6 * max(1.0, float(np.abs(coordinates).max(initial=0.0)))):
         raise InvalidInputError(

@@ -10,9 +10,9 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import agrees, err, out, plain_table, tell
 from semtoken.cli.statuses import UsageError
 from semtoken.support.checkpoints.sources import (
-    CATALOGUE,
-    CatalogueModel,
-    catalogue_entry,
+    CATALOG,
+    CatalogModel,
+    catalog_entry,
     fetched_path,
 )
 
@@ -50,18 +50,18 @@ def fetch(
         return
     from semtoken.support.checkpoints.fetch import fetch as fetch_model
 
-    entry = catalogue_entry(name)
+    entry = catalog_entry(name)
     if entry.terms is not None and not accept_license and (force or fetched_path(name) is None):
         accept_license = _ask(entry)
     with err().status(f"Fetching {name}") as status:
         folder = fetch_model(
             name, origin=source or "auto", accept_terms=accept_license, report=status.update, force=force
         )
-    tell(f"{entry.title} is in {folder} (license: {entry.licence}).")
+    tell(f"{entry.title} is in {folder} (license: {entry.license}).")
     tell(f'Try it: semtoken ask --model {name} "What is the capital of France?"')
 
 
-def _ask(entry: CatalogueModel) -> bool:
+def _ask(entry: CatalogModel) -> bool:
     """Show the terms and ask; without a person at the terminal, the answer is no."""
     if not (err().is_terminal and out().is_terminal):
         return False
@@ -71,16 +71,16 @@ def _ask(entry: CatalogueModel) -> bool:
         terms = package_terms(entry)
     with out().pager():
         out().print(terms, markup=False)
-    return agrees(f"{entry.title} comes under the {entry.licence}. Do you accept them?")
+    return agrees(f"{entry.title} comes under the {entry.license}. Do you accept them?")
 
 
 def _list() -> None:
     """Print the models that can be fetched, and which of them are here."""
     table = plain_table("name", "model", "license", "size", "tokens", "here", numbers=("size", "tokens"))
     table.add_row("almanac", "embedded, trained by this project", "Apache-2.0", "9 MB", "8,192", "yes")
-    for entry in CATALOGUE.values():
+    for entry in CATALOG.values():
         here = "yes" if fetched_path(entry.name) else "no"
         sizes = f"{entry.size / 1e6:.0f} MB", f"{entry.vocabulary:,}"
-        table.add_row(entry.name, entry.title, entry.licence, *sizes, here)
+        table.add_row(entry.name, entry.title, entry.license, *sizes, here)
     out().print(table)
     tell("Get one with `semtoken fetch NAME`. Any other model: --model DIRECTORY, FILE.gguf or HUB_ID.", style="dim")

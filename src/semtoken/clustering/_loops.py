@@ -23,7 +23,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_fast(function: Function) -> Function:
-    """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
+    """Compile a function whose sums may be taken in any order, so that they can be vectorized."""
     result: Function = compile_and_keep(function, fastmath={"reassoc", "contract"})
     return result
 
@@ -60,18 +60,18 @@ def gather(table, index, factor, out, column):
 
 
 @compiled_fast
-def finish_block(out, centre, left, unit):
+def finish_block(out, center, left, unit):
     """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1], in place, with h = |x|^2/2.
-    Unit rows are taken as they are, with h = 1/2; from all others the centre is subtracted first.
+    Unit rows are taken as they are, with h = 1/2; from all others the center is subtracted first.
     """
-    d = len(centre)
+    d = len(center)
     for r in range(len(out)):
         row = out[r, :d]
         half = 0.5
         if not unit:
             total = 0.0
             for j in range(d):
-                row[j] -= centre[j]
+                row[j] -= center[j]
                 total += np.float64(row[j]) * np.float64(row[j])
             half = 0.5 * total
         if left:
@@ -111,7 +111,7 @@ def hash_rows(words, seed, out):
 
 @compiled_fast
 def any_below(values, limit):
-    """Return True if any value is below the limit, computed without a branch so that it is vectorised."""
+    """Return True if any value is below the limit, computed without a branch so that it is vectorized."""
     count = 0
     for j in range(len(values)):
         count += values[j] < limit
@@ -258,20 +258,20 @@ def count_degrees(where, first_row, first_column, degree):
 
 
 @compiled
-def scatter(where, value, first_row, first_column, fill, neighbour, gap):
+def scatter(where, value, first_row, first_column, fill, neighbor, gap):
     """Add a chunk of pairs to the lists of both ends; fill[c] is the next free place of cluster c."""
     for e in range(len(where)):
         a = first_row + np.int64(where[e] >> np.uint32(16))
         b = first_column + np.int64(where[e] & np.uint32(65535))
-        neighbour[fill[a]] = b
+        neighbor[fill[a]] = b
         gap[fill[a]] = value[e]
         fill[a] += 1
-        neighbour[fill[b]] = a
+        neighbor[fill[b]] = a
         gap[fill[b]] = value[e]
         fill[b] += 1
 
 
-# --- nearest-neighbour chain on the graph ----------------------------------------------------------------------
+# --- nearest-neighbor chain on the graph ----------------------------------------------------------------------
 
 
 @compiled
@@ -289,13 +289,13 @@ def find(parent, x):
 
 @compiled
 def tidy(x, graph, clusters):
-    """Rewrite the neighbour list of cluster x so that it names current clusters only.
+    """Rewrite the neighbor list of cluster x so that it names current clusters only.
 
-    A neighbour that has merged since becomes the cluster that it is part of now, at the gap of the farthest part, if
+    A neighbor that has merged since becomes the cluster that it is part of now, at the gap of the farthest part, if
     all parts are in the list. Otherwise it is dropped: a part that is missing is farther than the threshold, and so is
     then, under complete linkage, the whole.
     """
-    neighbour, gap = graph.neighbour, graph.gap
+    neighbor, gap = graph.neighbor, graph.gap
     parent, size, part, farthest, touched = (
         clusters.parent, clusters.size, clusters.part, clusters.farthest, clusters.touched
     )  # fmt: skip
@@ -303,9 +303,9 @@ def tidy(x, graph, clusters):
     kept = begin
     count = 0
     for e in range(begin, begin + graph.length[x]):
-        c = neighbour[e]
+        c = neighbor[e]
         if parent[c] == c:
-            neighbour[kept] = c
+            neighbor[kept] = c
             gap[kept] = gap[e]
             kept += 1
             continue
@@ -319,7 +319,7 @@ def tidy(x, graph, clusters):
         root = touched[t]
         # All parts are within the threshold, so the farthest is the distance of complete linkage.
         if part[root] == size[root]:
-            neighbour[kept] = root
+            neighbor[kept] = root
             gap[kept] = farthest[root]
             kept += 1
         part[root] = 0
@@ -332,11 +332,11 @@ def nearest(x, before, graph, low):
     """The nearest cluster in the list of x and its gap; -1 for an empty list.
     Of equal gaps it is the one before x in the chain, else the one with the lowest row.
     """
-    neighbour, gap = graph.neighbour, graph.gap
+    neighbor, gap = graph.neighbor, graph.gap
     best = -1
     best_gap = np.float32(np.inf)
     for e in range(graph.start[x], graph.start[x] + graph.length[x]):
-        c = neighbour[e]
+        c = neighbor[e]
         if best == -1 or gap[e] < best_gap:
             best, best_gap = c, gap[e]
         elif gap[e] == best_gap and best != before and (c == before or low[c] < low[best]):
@@ -353,10 +353,10 @@ def error_of(gap, slack, refined):
 @compiled
 def has_rivals(x, best, best_gap, slack, refined, graph):
     """Return True if another cluster in the list of x may be as near as the best one, within the error of gaps."""
-    neighbour, gap = graph.neighbour, graph.gap
+    neighbor, gap = graph.neighbor, graph.gap
     reach = best_gap + error_of(best_gap, slack, refined)
     for e in range(graph.start[x], graph.start[x] + graph.length[x]):
-        if neighbour[e] != best and gap[e] - error_of(gap[e], slack, refined) <= reach:
+        if neighbor[e] != best and gap[e] - error_of(gap[e], slack, refined) <= reach:
             return True
     return False
 
@@ -371,27 +371,27 @@ def join(new, top, other, members):
 @compiled
 def intersect(a, b, graph, clusters):
     """Replace list a by the entries that both lists have, with the larger gap; returns how many."""
-    start, length, neighbour, gap = graph.start, graph.length, graph.neighbour, graph.gap
+    start, length, neighbor, gap = graph.start, graph.length, graph.neighbor, graph.gap
     part, farthest = clusters.part, clusters.farthest
     for e in range(start[b], start[b] + length[b]):
-        part[neighbour[e]] = 1
-        farthest[neighbour[e]] = gap[e]
+        part[neighbor[e]] = 1
+        farthest[neighbor[e]] = gap[e]
     kept = start[a]
     for e in range(start[a], start[a] + length[a]):
-        c = neighbour[e]
+        c = neighbor[e]
         if part[c] == 1:
-            neighbour[kept] = c
+            neighbor[kept] = c
             gap[kept] = max(gap[e], farthest[c])
             kept += 1
     for e in range(start[b], start[b] + length[b]):
-        part[neighbour[e]] = 0
-        farthest[neighbour[e]] = 0
+        part[neighbor[e]] = 0
+        farthest[neighbor[e]] = 0
     return kept - start[a]
 
 
 @compiled
 def chain(state, steps, graph, clusters, members, made, stack, slack, refined, within):
-    """Extend the nearest-neighbour chain by at most `steps` steps; returns whether there is more to do.
+    """Extend the nearest-neighbor chain by at most `steps` steps; returns whether there is more to do.
 
     state = [length of the chain, next cluster to start from, merges so far, question, answer]. Clusters 0..m-1 are
     given, m + t is the result of merge t, whose lowest rows, height and parts are in `made`. Every list that a step
@@ -448,12 +448,12 @@ def chain(state, steps, graph, clusters, members, made, stack, slack, refined, w
     return more
 
 
-# --- rounds of mutual nearest neighbours -----------------------------------------------------------------------
+# --- rounds of mutual nearest neighbors -----------------------------------------------------------------------
 
 
 @compiled
 def comes_before(gap, tie, other_gap, other_tie):
-    """Return True if one neighbour is nearer than another: by gap, then by the exclusive or of the two lowest rows.
+    """Return True if one neighbor is nearer than another: by gap, then by the exclusive or of the two lowest rows.
 
     The exclusive or is the same seen from both sides, and pairs the rows of a group of equal gaps two by two
     instead of sending all of them to the lowest.
@@ -463,7 +463,7 @@ def comes_before(gap, tie, other_gap, other_tie):
 
 @compiled
 def insert(slot, cluster, gap, tie, near, near_gap, near_tie, held, bound):
-    """Insert a neighbour into the sorted short list of a slot; no cluster that was left out is nearer than `bound`."""
+    """Insert a neighbor into the sorted short list of a slot; no cluster that was left out is nearer than `bound`."""
     # The arrays one by one: handing the named tuple over at every call made average linkage 8% slower.
     places = near.shape[1]
     n = held[slot]

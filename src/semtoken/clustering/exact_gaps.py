@@ -96,7 +96,7 @@ class ExactGaps:
     def nearest(self, cluster: int, before: int, graph: Graph, members: Members, low: NDArray[np.int32]) -> int:
         """The nearest in the list of a cluster; of equally near ones that before it in the chain, then the lowest."""
         span = slice(graph.start[cluster], graph.start[cluster] + graph.length[cluster])
-        ids, gaps = graph.neighbour[span], graph.gap[span]
+        ids, gaps = graph.neighbor[span], graph.gap[span]
         errors = self.error(gaps)
         best = int(gaps.argmin())
         own = self._rows(members.list_of(cluster))

@@ -9,8 +9,8 @@ distances that are known, so that one large product gives all their distances. T
 each counts as drawn with the probability that the seeds taken since have left it: its squared distance now, divided by
 that of the proposal. So the seeds are those of draws one after another.
 
-*Iterations.* A centre moves only if rows have joined or left its cluster. A row compares its own centre with those
-that moved; with the others only if its own centre has moved away from it, since none of them was nearer before.
+*Iterations.* A center moves only if rows have joined or left its cluster. A row compares its own center with those
+that moved; with the others only if its own center has moved away from it, since none of them was nearer before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def kmeans_labels(
     rows: Rows, wanted: tuple[int, ...], *, seed: int, allowed: int, threads: int, monitor: Monitor
 ) -> dict[int, NDArray[np.int32]]:
     """The labels by k-means for each wanted number of clusters; fewer clusters, logged, where fewer rows are distinct.
-    `InsufficientMemory` if the centres, and blocks of rows in every thread, do not fit into `allowed` bytes.
+    `InsufficientMemory` if the centers, and blocks of rows in every thread, do not fit into `allowed` bytes.
     """
     needed = 4 * rows.width * (max(wanted) + 3 * threads * TILE) + threads * 4 * TILE**2 + (40 + 4 * TILE) * rows.n
     memory.check(
@@ -70,11 +70,11 @@ def kmeans_labels(
 
 @dataclass(frozen=True, eq=False)
 class _Nearest:
-    """The centre that is nearest to each row."""
+    """The center that is nearest to each row."""
 
     gap: Floats
     """[n] half the squared distance."""
-    centre: IntArray
+    center: IntArray
     """[n] its number."""
 
 
@@ -103,22 +103,22 @@ def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: in
             for_all(partial(_measure, tiles, proposed, gaps))
             seeds += _choose_seeds(nearest, proposed, gaps, len(seeds), draws, random)
             monitor.advance(len(seeds) / k)
-    centres = np.zeros((len(seeds), tiles.rows.width), np.float32)
+    centers = np.zeros((len(seeds), tiles.rows.width), np.float32)
     touched = np.ones(len(seeds), bool)
     with monitor.phase(f"iterations {k}"):
         for iteration in range(MOST_ITERATIONS):
             _fill_empty(nearest, len(seeds), touched)
-            moved = _move(tiles, centres, nearest.centre, touched)
-            before = nearest.centre.copy()
-            for_all(partial(_compare, tiles, centres, moved, nearest))
-            changed = before != nearest.centre
+            moved = _move(tiles, centers, nearest.center, touched)
+            before = nearest.center.copy()
+            for_all(partial(_compare, tiles, centers, moved, nearest))
+            changed = before != nearest.center
             touched[:] = False
-            touched[before[changed]] = touched[nearest.centre[changed]] = True
-            log.info("iteration %d: %d centres moved, %d rows changed", iteration + 1, moved.sum(), changed.sum())
+            touched[before[changed]] = touched[nearest.center[changed]] = True
+            log.info("iteration %d: %d centers moved, %d rows changed", iteration + 1, moved.sum(), changed.sum())
             monitor.advance(1 - changed.mean())
             if not changed.any():
                 break
-    return nearest.centre
+    return nearest.center
 
 
 def _propose_seeds(gap: Floats, count: int, random: np.random.Generator) -> IntArray:
@@ -142,7 +142,7 @@ def _choose_seeds(
             drawn.append(i)
         if len(drawn) == draws:
             best = drawn[int(np.argmin([loops.sum_of_least(gaps[place], nearest.gap) for place in drawn]))]
-            loops.nearest_in_tile(gaps[best : best + 1], np.array([first + len(taken)]), nearest.gap, nearest.centre)
+            loops.nearest_in_tile(gaps[best : best + 1], np.array([first + len(taken)]), nearest.gap, nearest.center)
             taken.append(int(proposed[best]))
             drawn = []
     return taken
@@ -158,36 +158,36 @@ def _single(rows: IntArray) -> Block:
     return Block(0, rows, np.arange(len(rows) + 1))
 
 
-def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest: _Nearest, rows: IntArray) -> None:
-    """Find the nearest centres of some rows, now that some of the centres have moved."""
+def _compare(tiles: CpuTiles, centers: Floats, moved: NDArray[np.bool_], nearest: _Nearest, rows: IntArray) -> None:
+    """Find the nearest centers of some rows, now that some of the centers have moved."""
     part = slice(rows[0], rows[-1] + 1)
     right = tiles.rows.block(rows, left=False)
-    gap, centre = nearest.gap[part].copy(), nearest.centre[part]
-    lost = moved[centre]
+    gap, center = nearest.gap[part].copy(), nearest.center[part]
+    lost = moved[center]
     gap[lost] = np.inf
-    _search(tiles, centres, np.flatnonzero(moved), right, gap, centre)
-    # Where the own centre has come nearer, the centres that stayed cannot be nearer than it.
+    _search(tiles, centers, np.flatnonzero(moved), right, gap, center)
+    # Where the own center has come nearer, the centers that stayed cannot be nearer than it.
     far = np.flatnonzero(lost & (gap > nearest.gap[part]))
     if len(far):
-        far_gap, far_centre = gap[far], centre[far]
-        _search(tiles, centres, np.flatnonzero(~moved), right[far], far_gap, far_centre)
-        gap[far], centre[far] = far_gap, far_centre
+        far_gap, far_center = gap[far], center[far]
+        _search(tiles, centers, np.flatnonzero(~moved), right[far], far_gap, far_center)
+        gap[far], center[far] = far_gap, far_center
     nearest.gap[part] = gap
 
 
-def _search(tiles: CpuTiles, centres: Floats, some: IntArray, right: Floats, gap: Floats, centre: IntArray) -> None:
-    """Compare the nearest centres of the rows of a right factor with some others."""
+def _search(tiles: CpuTiles, centers: Floats, some: IntArray, right: Floats, gap: Floats, center: IntArray) -> None:
+    """Compare the nearest centers of the rows of a right factor with some others."""
     for b in range(0, len(some), TILE):
         numbers = some[b : b + TILE]
-        compiled_loops().nearest_in_tile(tiles.product(centres[numbers], right), numbers, gap, centre)
+        compiled_loops().nearest_in_tile(tiles.product(centers[numbers], right), numbers, gap, center)
 
 
-def _move(tiles: CpuTiles, centres: Floats, labels: IntArray, touched: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Put the centres of some clusters where their mean rows are; which centres have moved."""
+def _move(tiles: CpuTiles, centers: Floats, labels: IntArray, touched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Put the centers of some clusters where their mean rows are; which centers have moved."""
     order = np.argsort(labels, kind="stable")
     order = order[touched[labels[order]]]
     numbers, starts = np.unique(labels[order], return_index=True)
-    moved = np.zeros(len(centres), bool)
+    moved = np.zeros(len(centers), bool)
     for block in blocks_of(order, np.append(starts, len(order)), TILE):
         some = numbers[block.first : block.first + block.clusters]
         total = np.zeros((block.clusters, tiles.rows.columns))
@@ -201,18 +201,18 @@ def _move(tiles: CpuTiles, centres: Floats, labels: IntArray, touched: NDArray[n
         # The left factor of the product that gives gaps; see `rows`.
         factors[:, :-2], factors[:, -2] = -mean, 1
         factors[:, -1] = 0.5 * np.einsum("ij,ij->i", mean, mean)
-        moved[some] = (factors != centres[some]).any(axis=1)
-        centres[some] = factors
+        moved[some] = (factors != centers[some]).any(axis=1)
+        centers[some] = factors
     return moved
 
 
 def _fill_empty(nearest: _Nearest, k: int, touched: NDArray[np.bool_]) -> None:
-    """Give each cluster that has lost its rows the row that is farthest from its centre."""
-    empty = np.flatnonzero(np.bincount(nearest.centre, minlength=k) == 0)
+    """Give each cluster that has lost its rows the row that is farthest from its center."""
+    empty = np.flatnonzero(np.bincount(nearest.center, minlength=k) == 0)
     if not len(empty):
         return
     farthest = np.argsort(-nearest.gap, kind="stable")[: len(empty)]
     for cluster, row in zip(empty.tolist(), farthest.tolist(), strict=True):
         if nearest.gap[row] > 0:
-            touched[nearest.centre[row]] = touched[cluster] = True
-            nearest.gap[row], nearest.centre[row] = 0, cluster
+            touched[nearest.center[row]] = touched[cluster] = True
+            nearest.gap[row], nearest.center[row] = 0, cluster

@@ -40,7 +40,7 @@ OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech|codec")
 PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weight_scale_inv", "absmax", "SCB")
 MOST_OF_INDEX = 64 * MEBIBYTE  # bytes; that of 140,000 tensors has 15 MB
 
-UNQUANTISED = (
+UNQUANTIZED = (
     "Cluster the model as it was before quantization (its tokens and clusters are the same), or one of its "
     "formats that keeps embeddings and output head in 16 bits."
 )
@@ -118,12 +118,12 @@ def _weight(module: Any) -> Any:
 def _module_matrix(module: Any, what: str) -> Matrix:
     weight = _weight(module)
     if weight is None or hasattr(module, "qweight") or getattr(weight, "quant_state", None) is not None:
-        raise ModelError(f"The {what} ({type(module).__name__}) is quantized or holds no plain matrix. {UNQUANTISED}")
+        raise ModelError(f"The {what} ({type(module).__name__}) is quantized or holds no plain matrix. {UNQUANTIZED}")
     if getattr(weight, "is_meta", False):
         raise ModelError(f"The {what} is not in memory (device 'meta'). Load the model without offloading it to disk.")
     kind = str(weight.dtype).removeprefix("torch.")
     if kind not in ("float32", "float16", "bfloat16", "float64"):
-        raise ModelError(f"The {what} is stored as {kind}: it is quantized. {UNQUANTISED}")
+        raise ModelError(f"The {what} is stored as {kind}: it is quantized. {UNQUANTIZED}")
     tensor = weight.detach().cpu().contiguous()
     if kind == "bfloat16":
         import torch  # already loaded: we hold one of its tensors
@@ -219,7 +219,7 @@ class Checkpoint:
         matrices = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
         packed = sorted(".".join(p) for p in kept if modules.intersection(p) and p[-1] in PACKED)
         if packed:
-            raise ModelError(f"The {side} embeddings of {self.origin.model} are quantized ({packed[0]}). {UNQUANTISED}")
+            raise ModelError(f"The {side} embeddings of {self.origin.model} are quantized ({packed[0]}). {UNQUANTIZED}")
         if len(matrices) > 1:
             raise ModelError(
                 f"{self.origin.model} has several matrices that may be its {side} embeddings: {', '.join(matrices)}. "
@@ -263,7 +263,7 @@ class Checkpoint:
         if stored is None:
             raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
         if stored.dtype is None:
-            raise ModelError(f"{tensor} is stored as {stored.kind}: it is quantized. {UNQUANTISED}")
+            raise ModelError(f"{tensor} is stored as {stored.kind}: it is quantized. {UNQUANTIZED}")
         if len(stored.shape) != 2 or 0 in stored.shape:
             raise ModelError(f"{tensor} has the shape {stored.shape}; an embedding matrix has rows and columns.")
         return stored.mapped()

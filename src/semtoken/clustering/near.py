@@ -48,13 +48,13 @@ class Level:
 
 
 class Graph(NamedTuple):
-    """The near clusters of each cluster: those of c, and their gaps, stand in `neighbour` and `gap` at
+    """The near clusters of each cluster: those of c, and their gaps, stand in `neighbor` and `gap` at
     start[c] : start[c] + length[c].
     """
 
     start: NDArray[np.int64]
     length: NDArray[np.int64]
-    neighbour: NDArray[np.int32]
+    neighbor: NDArray[np.int32]
     gap: NDArray[np.float32]
 
 
@@ -134,7 +134,7 @@ def graph_of(near: KeptPairs, m: int) -> Graph:
     fill = start[:m].copy()
     while near.pairs:
         pairs = near.pairs.pop()
-        loops.scatter(pairs.where, pairs.gap, pairs.first_row, pairs.first_column, fill, graph.neighbour, graph.gap)
+        loops.scatter(pairs.where, pairs.gap, pairs.first_row, pairs.first_column, fill, graph.neighbor, graph.gap)
     return graph
 
 

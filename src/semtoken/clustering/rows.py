@@ -60,7 +60,7 @@ class Rows:
     metric: Metric
     zero: NDArray[np.bool_]
     """[n] which rows are zero and so have no direction: under cosine their distance to everything is 1."""
-    centre: NDArray[np.float32]
+    center: NDArray[np.float32]
     """The point that is subtracted from every scaled row, for small |x|^2 and exact gaps; zeros for cosine."""
     unit: float
     """The factor between a computed distance and that of the rows as they were given."""
@@ -73,7 +73,7 @@ class Rows:
     @property
     def columns(self) -> int:
         """The length of a row."""
-        return len(self.centre)
+        return len(self.center)
 
     @property
     def width(self) -> int:
@@ -91,7 +91,7 @@ class Rows:
                 part, source = part[index].astype(np.float32), np.arange(len(index))
             loops.gather(part, source, factor, out, column)
             column += part.shape[1]
-        loops.finish_block(out, self.centre, left, self.metric == "cosine")
+        loops.finish_block(out, self.center, left, self.metric == "cosine")
         return out
 
     def exact_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -139,7 +139,7 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     # A power of two changes no digit, and keeps squares far from overflow and underflow.
     unit = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
     scales = [scale / unit for scale in scales]
-    return Rows(parts, tuple(scales), metric, zero, _centre(parts, scales), float(unit))
+    return Rows(parts, tuple(scales), metric, zero, _center(parts, scales), float(unit))
 
 
 def compiled_loops() -> Any:
@@ -225,7 +225,7 @@ def _inverse(norm: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
 
 
-def _centre(parts: Sequence[AnyArray], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+def _center(parts: Sequence[AnyArray], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
     """Mean row, rounded to sixteenths of the largest norm so that small integers stay exact."""
     means: list[AnyArray] = []
     for part, scale in zip(parts, scales, strict=True):

@@ -98,21 +98,21 @@ def _tokenizer_in(file: Path) -> Any:
 def _shipped(name: str | Path) -> Path | None:
     """The folder of clusters that semtoken brings for a model of this name, which need not be on this machine."""
     from semtoken.support.almanac import ALMANAC, almanac_clusters_path
-    from semtoken.support.checkpoints.sources import CATALOGUE
+    from semtoken.support.checkpoints.sources import CATALOG
 
     # A folder of the user's goes before a name of the catalog.
     if isinstance(name, Path) or Path(name).is_dir():
         return None
     if name == ALMANAC:
         return almanac_clusters_path()
-    return CATALOGUE[name].clusters if name in CATALOGUE else None
+    return CATALOG[name].clusters if name in CATALOG else None
 
 
 def _is_model(name: str | Path) -> bool:
     """Return True if a name is that of a model on this machine or of the catalog, and not of a folder of clusters."""
-    from semtoken.support.checkpoints.sources import CATALOGUE, GGUF_SUFFIX
+    from semtoken.support.checkpoints.sources import CATALOG, GGUF_SUFFIX
 
     path = Path(name).expanduser()
     if path.is_dir():
         return not artifacts.is_saved(path) and any(path.glob("*.safetensors")) and (path / "config.json").is_file()
-    return path.suffix.lower() == GGUF_SUFFIX or str(name) in CATALOGUE
+    return path.suffix.lower() == GGUF_SUFFIX or str(name) in CATALOG

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """The compiled loop over rows of logits: arrays in, arrays out, nothing else.
 
-`normalize` reads each row once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser, its
+`normalize` reads each row once, in float32 or bfloat16 as it stands in memory, and finds its log normalizer, its
 entropy, its most probable tokens, and whether some token has no probability. It releases the interpreter's lock.
 `semtoken.core.rows` says what is found, and does the same in numpy and torch.
 
@@ -44,7 +44,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function whose sums may be taken in any order, so that they can be vectorised."""
+    """Compile a function whose sums may be taken in any order, so that they can be vectorized."""
     # Not those flags that assume finite numbers: NaN and infinities have to be found.
     result: Callable[..., Any] = compile_and_keep(function, fastmath={"reassoc", "contract"})
     return result
@@ -205,7 +205,7 @@ def normalize(
     likely,
     masked,
 ):
-    """Compute normalisers, entropies and the most probable tokens of some rows.
+    """Compute normalizers, entropies and the most probable tokens of some rows.
 
     Parameters
     ----------
@@ -220,11 +220,11 @@ def normalize(
     normalizers
         float64 [n]; NaN for a row with NaN or +inf, or without a finite value.
     entropies
-        float64 [n], in nats; NaN where the normaliser is.
+        float64 [n], in nats; NaN where the normalizer is.
     likely_ids, likely
         int64 and float64 [n, k]: the most probable tokens and their logits in falling order, -1 where there are fewer.
     masked
-        bool [n]: whether some column of a row that has a normaliser is -inf.
+        bool [n]: whether some column of a row that has a normalizer is -inf.
     """
     peaks = np.empty((size + BLOCK - 1) // BLOCK)
     state = np.empty(5)

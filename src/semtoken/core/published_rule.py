@@ -48,7 +48,7 @@ def agreeing(chosen: int, rest: str, texts: Sequence[str], labels: Sequence[int]
     They are of three sets: its cluster, unless it holds a digit; what begins `rest`, the answer's text from it on; and
     neutral tokens.
     """
-    numeral = any(map(str.isdigit, texts[chosen]))  # 1926 and 1927 are neighbours and do not mean the same
+    numeral = any(map(str.isdigit, texts[chosen]))  # 1926 and 1927 are neighbors and do not mean the same
     return [
         token
         for token, text in enumerate(texts)

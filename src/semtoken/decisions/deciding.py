@@ -26,7 +26,7 @@ counted again.
 MOST_SHARED_TOKENS = 2**20
 """Most tokens of all its prompts, with shared beginnings counted each time, since all of them have to be tokenized."""
 
-ALWAYS_TOKENISED = 2**16
+ALWAYS_TOKENIZED = 2**16
 """A text of up to so many characters is tokenized even if it seems too long for the model."""
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ def _check_text(source: PromptSource, text: str) -> None:
     limit = source.max_length
     longest = source.vocabulary.longest_piece
     # No token is longer than the longest one, so a text of more bytes than this cannot fit, however it is tokenized.
-    if limit is not None and len(text) > ALWAYS_TOKENISED and len(text.encode()) > limit * longest:
+    if limit is not None and len(text) > ALWAYS_TOKENIZED and len(text.encode()) > limit * longest:
         raise InvalidInputError(
             f"State and question have {len(text):,} characters; the model reads {limit:,} tokens at most."
         )
@@ -240,15 +240,15 @@ def _check_text(source: PromptSource, text: str) -> None:
 def _prompt_ids(source: PromptSource, texts: Iterable[str]) -> list[tuple[int, ...]]:
     """The token ids of prompts; `InvalidInputError` if one is longer than the model reads, or all are too many."""
     made: list[tuple[int, ...]] = []
-    read = tokenised = 0
+    read = tokenized = 0
     for text in texts:
         # Before the tokenizer, whose time grows with the text.
         _check_text(source, text)
         ids = tuple(prompt_tokens(source.tokenizer, text))
         _check_length(source, ids)
         read += len(ids) - common_beginning(made[-1] if made else (), ids)
-        tokenised += len(ids)
-        if read > MOST_TOKENS or tokenised > MOST_SHARED_TOKENS:
+        tokenized += len(ids)
+        if read > MOST_TOKENS or tokenized > MOST_SHARED_TOKENS:
             raise InvalidInputError(
                 f"The questions have more than {MOST_TOKENS:,} tokens together, or {MOST_SHARED_TOKENS:,} with the "
                 "state counted for each. Ask fewer at a time, or in fewer orders."

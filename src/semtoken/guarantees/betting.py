@@ -138,7 +138,7 @@ def find_change(wrong: npt.ArrayLike, alpha: float, level: float = LEVEL) -> Cha
     if not passed.size:
         return None
     noticed = int(passed[0])
-    # The start at which the labels up to now favour a larger share most, over all bets: as in CUSUM.
+    # The start at which the labels up to now favor a larger share most, over all bets: as in CUSUM.
     factors = np.where(labels[noticed::-1, None], *_log_factors(alpha))
     sums = np.cumsum(factors, axis=0)[::-1]
     return Change(noticed, int(np.unravel_index(int(sums.argmax()), sums.shape)[0]))

@@ -188,8 +188,8 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
     """
     # ln c and ln(1 - c) may differ by orders of magnitude, and the search stops by the size of its steps.
     scale = np.maximum(features.std(axis=0), 1e-12)
-    centre = features.mean(axis=0)
-    columns = np.column_stack([(features - centre) / scale, np.ones(target.size)])
+    center = features.mean(axis=0)
+    columns = np.column_stack([(features - center) / scale, np.ones(target.size)])
 
     def loss_and_slope(w: FloatArray) -> tuple[float, FloatArray]:
         z = columns @ w
@@ -209,7 +209,7 @@ def _logistic(features: FloatArray, target: FloatArray) -> list[float]:
     )
     w = _polished(np.asarray(minimum.x), columns, target, loss_and_slope)
     slopes = w[:-1] / scale
-    return [*map(float, slopes), float(w[-1] - (slopes * centre).sum())]
+    return [*map(float, slopes), float(w[-1] - (slopes * center).sum())]
 
 
 def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_slope: Any) -> FloatArray:

@@ -83,9 +83,9 @@ def _loaded(name: str, preset: Preset, equality: Equality | None) -> Any:
 @llm.hookimpl  # type: ignore[untyped-decorator]
 def register_models(register: Any) -> None:
     """Tell llm of the models that are here: the embedded one, and those that `semtoken fetch` has got."""
-    from semtoken.support.checkpoints.sources import CATALOGUE
+    from semtoken.support.checkpoints.sources import CATALOG
 
-    for name in ("almanac", *(each for each in CATALOGUE if each != "almanac")):
+    for name in ("almanac", *(each for each in CATALOG if each != "almanac")):
         register(SemtokenModel(name))
 
 

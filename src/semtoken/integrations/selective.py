@@ -54,7 +54,7 @@ def risk_coverage_figures(
 
 
 def selective_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
-    """All figures by name: AUROC, PRR, risk at coverages, and `n`, the answers with an uncertainty and a judgement."""
+    """All figures by name: AUROC, PRR, risk at coverages, and `n`, the answers with an uncertainty and a judgment."""
     scores, graded = _with_uncertainty(uncertainty, quality)
     return {
         "n": float(np.count_nonzero(~np.isnan(graded))),
@@ -76,7 +76,7 @@ def _with_uncertainty(
     scores, graded = np.asarray(uncertainty, dtype=np.float64), np.asarray(quality, dtype=np.float64)
     if scores.shape != graded.shape or scores.ndim != 1:
         raise InvalidInputError(
-            f"An uncertainty and a judgement for every answer are needed, got {scores.shape}, {graded.shape}."
+            f"An uncertainty and a judgment for every answer are needed, got {scores.shape}, {graded.shape}."
         )
     there = ~np.isnan(scores)
     return scores[there], graded[there]

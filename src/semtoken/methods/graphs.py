@@ -160,7 +160,7 @@ def ecc(
     temperature: float = 1.0,
     affinity: str = "entailment",
 ) -> float:
-    """Eccentricity: how far the samples lie from their centre in the space of the Laplacian's eigenvectors.
+    """Eccentricity: how far the samples lie from their center in the space of the Laplacian's eigenvectors.
 
     With the K eigenvectors v_k of eigenvalue below `threshold`, U is the Frobenius norm of their centered
     rows, computed as sqrt(K - (1/M) sum_k (1^T v_k)^2), which does not depend on the basis that the solver

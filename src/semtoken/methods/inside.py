@@ -165,12 +165,12 @@ def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str =
     alpha = real(alpha, "alpha")
     if not alpha > 0:
         raise InvalidInputError(f"'alpha' must be a positive number, got {alpha!r}.")
-    centred = states - states.mean(axis=1, keepdims=True)
+    centered = states - states.mean(axis=1, keepdims=True)
     # The squares of its singular values would be infinite, and the volume with them.
-    if not np.isfinite(np.square(centred).sum()):
+    if not np.isfinite(np.square(centered).sum()):
         raise InvalidInputError("'embeddings' holds numbers whose squares are too large to be added up.")
     squares = np.zeros(samples)
-    singular = np.linalg.svd(centred, compute_uv=False)
+    singular = np.linalg.svd(centered, compute_uv=False)
     # With fewer features than samples the other eigenvalues of C C^T are 0.
     squares[: singular.size] = singular**2
     if variant == "gram_no_division_ln":

@@ -189,8 +189,8 @@ def semantic_entropy(
         raise InvalidInputError(f"'sample_logprobs' is needed for variant={variant!r}.")
     rows = sample_log_probs(sample_logprobs)
     same_count("cluster_ids", ids.size, "sample_logprobs", len(rows))
-    length_normalised = variant in ("rao_normalised_length_mean", "kuhn_release")
-    log_p = np.array([mean(row) if length_normalised else total(row) for row in rows])
+    length_normalized = variant in ("rao_normalised_length_mean", "kuhn_release")
+    log_p = np.array([mean(row) if length_normalized else total(row) for row in rows])
     log_mass = {int(c): log_sum_exp(log_p[ids == c]) for c in np.unique(ids)}
     classes = np.array(list(log_mass.values()))
     if variant == "lm_polygraph_monte_carlo":

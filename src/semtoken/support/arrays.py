@@ -93,7 +93,7 @@ def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
     try:
         values = values.detach().cpu()
         return np.asarray(values.float().numpy() if str(values.dtype) == "torch.bfloat16" else values.numpy())
-    except (TypeError, RuntimeError) as error:  # NotImplementedError, too: sparse, quantised, without content
+    except (TypeError, RuntimeError) as error:  # NotImplementedError, too: sparse, quantized, without content
         raise InvalidInputError(f"'{name}' is a tensor that cannot be read as an array: {error}.") from error
 
 

@@ -112,7 +112,7 @@ def _flat(messages: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """The messages of a list, or of the lists in it, as LangChain has them."""
     for message in messages:
         if isinstance(message, Mapping):
-            inner = message.get("kwargs")  # of a serialised object
+            inner = message.get("kwargs")  # of a serialized object
             yield {**inner, "type": inner.get("type", _class_of(message))} if isinstance(inner, Mapping) else message
         elif isinstance(message, list | tuple):
             yield from _flat(message)

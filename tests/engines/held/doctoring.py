@@ -62,7 +62,7 @@ def told(found: Diagnosis) -> dict[str, Any]:
     """The findings that are kept."""
     numbers = asdict(found.numbers)
     verdicts = [f"{verdict.level}: {verdict.text}" for verdict in found.verdicts]
-    return {"engine": found.engine.name, "by": found.recognised_by, "numbers": numbers, "verdicts": verdicts}
+    return {"engine": found.engine.name, "by": found.recognized_by, "numbers": numbers, "verdicts": verdicts}
 
 
 def consult(url: str, engine: str, version: str, date: str, model: str, private: str) -> None:

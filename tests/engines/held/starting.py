@@ -114,7 +114,7 @@ def with_rope_theta(checkpoint: Path, target: Path) -> Path:
 
 
 def as_float32(gguf_file: Path, target: Path) -> Path:
-    """The same GGUF with all weights dequantised to float32, so that the engine computes with what transformers has."""
+    """The same GGUF with all weights dequantized to float32, so that the engine computes with what transformers has."""
     import gguf
     import numpy as np
 

@@ -27,7 +27,7 @@ CLOSE = {
     "vllm-processed": 0.001,
 }
 """Nats at a token within which a number is the model's own, by engine. float32 in both; llama-server-q4 computes with
-the quantised weights themselves, which is too coarse to tell small faults."""
+the quantized weights themselves, which is too coarse to tell small faults."""
 ARITHMETIC = {engine: FLOAT32.format(close) for engine, close in CLOSE.items()} | {
     "llama-server-q4": "; Q4_1 in the server, which computes with 8-bit activations; the same within 0.8 nats"
 }

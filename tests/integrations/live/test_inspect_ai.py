@@ -154,7 +154,7 @@ def test_other_providers_give_intervals_that_hold_the_exact_score(
         assert one["method"] == "top-k"
 
 
-def test_an_answer_without_a_score_keeps_its_judgement_and_says_why(questions: list[Question], tmp_path: Path) -> None:
+def test_an_answer_without_a_score_keeps_its_judgment_and_says_why(questions: list[Question], tmp_path: Path) -> None:
     said = [ModelOutput.from_content("mockllm", "Atlantis") for _ in range(3)]
     for one in said:
         one.usage = ModelUsage()  # counting tokens would ask the network

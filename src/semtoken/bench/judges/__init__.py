@@ -74,7 +74,7 @@ class Judge(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Plain values of everything that decides the verdicts; part of the key of stored judgements."""
+        """Plain values of everything that decides the verdicts; part of the key of stored judgments."""
 
     def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """Judge answers; returns one verdict for each item, in the same order."""
@@ -148,9 +148,9 @@ class Tally:
         return self.correct / judged if judged else math.nan
 
 
-def tally(judgements: npt.ArrayLike) -> Tally:
+def tally(judgments: npt.ArrayLike) -> Tally:
     """Count the verdicts of one judge, [N]; `InvalidInputError` if one is neither 1, 0 nor NaN."""
-    values = _checked(judgements, "judgements")
+    values = _checked(judgments, "judgments")
     return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
 
 
@@ -180,23 +180,23 @@ class Agreement:
         return self.both_correct + self.only_first + self.only_second + self.both_incorrect
 
 
-def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
+def agreement(judgments: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
     """Compare every two judges on the answers that both gave a verdict on.
 
-    `judgements` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgements`. Returns an `Agreement` for each
+    `judgments` are [N] of 1, 0 or NaN by the name of a judge, as in `Cell.judgments`. Returns an `Agreement` for each
     pair, in the order of their names. `InvalidInputError` if lengths differ, or there are other values.
     """
-    if not isinstance(judgements, Mapping):
-        raise InvalidInputError(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
-    arrays = {name: _checked(values, f"judgements of {name}") for name, values in judgements.items()}
+    if not isinstance(judgments, Mapping):
+        raise InvalidInputError(f"'judgments' must be verdicts by the name of their judge, got {shown(judgments)}.")
+    arrays = {name: _checked(values, f"judgments of {name}") for name, values in judgments.items()}
     for name, values in arrays.items():
         if values.shape != next(iter(arrays.values())).shape:
-            raise InvalidInputError(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
+            raise InvalidInputError(f"The judgments of {name} have shape {values.shape}; all must be of one length.")
     return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
 
 
-def _checked(judgements: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
-    values = np.asarray(real_numbers(judgements, name), dtype=np.float64)
+def _checked(judgments: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    values = np.asarray(real_numbers(judgments, name), dtype=np.float64)
     if values.ndim != 1 or not np.isin(values[~np.isnan(values)], (0, 1)).all():
         raise InvalidInputError(f"The {name} must be a list of 1, 0 and NaN.")
     return values

@@ -183,7 +183,7 @@ class ImportedJudge(JudgeBase):
         try:
             return Path(self.path).read_bytes()
         except OSError as error:
-            raise InvalidInputError(f"The judgements cannot be read from {self.path}: {error.strerror}.") from error
+            raise InvalidInputError(f"The judgments cannot be read from {self.path}: {error.strerror}.") from error
 
     def check(self, ids: Iterable[str]) -> None:
         """Check the file of verdicts against the ids of all questions that will be judged, before any work is done.

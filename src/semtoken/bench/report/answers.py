@@ -54,7 +54,7 @@ def check_cells(results: RunResults, judge: str, calibrator: Calibrator) -> tupl
     refused: list[str] = []
     problem: CalibratorMismatchError | None = None
     for cell in results.cells:
-        if cell.log_confidence is None or judge not in cell.judgements:
+        if cell.log_confidence is None or judge not in cell.judgments:
             continue
         known = _fingerprint_of(results, cell)
         try:
@@ -87,7 +87,7 @@ def _fingerprint_of(results: RunResults, cell: Cell) -> Fingerprint:
 
 def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     assert cell.log_confidence is not None
-    correct = cell.judgements[judge]
+    correct = cell.judgments[judge]
     lines = [applied.check(cell.log_confidence, correct)]
     judged = cell.log_confidence[~np.isnan(correct)].tolist()  # the same score to all digits: the same answer
     if (n := (Counter(applied.calibrator.scores) & Counter(judged)).total()) >= SHARED * applied.calibrator.n:
@@ -144,7 +144,7 @@ def extreme_answers(
     rows = [
         row
         for cell in cells
-        if cell.texts and judge in cell.judgements
+        if cell.texts and judge in cell.judgments
         for row in _of_cell(cell, judge, probabilities, applied.get((cell.model, cell.dataset)))
     ]
     made: DataFrame = require("pandas", extra="bench").DataFrame(rows, columns=EXTREME)
@@ -157,7 +157,7 @@ def _of_cell(
     by = STC if calibrator is not None else probabilities.reference
     if by not in cell.uncertainty:
         return
-    uncertainty, correct = cell.uncertainty[by], cell.judgements[judge]
+    uncertainty, correct = cell.uncertainty[by], cell.judgments[judge]
     log_confidence = cell.log_confidence if by == STC else None
     order = uncertainty if log_confidence is None else -log_confidence  # which tells apart what is 1 to all digits
     given = probabilities.given.get((cell.model, cell.dataset, by))

@@ -81,7 +81,7 @@ def _latex_cell(entry: TableEntry) -> str:
 
 
 A4_WIDTH = 210
-LETTER_WIDTH = 1.9  # millimetres, at ten points
+LETTER_WIDTH = 1.9  # millimeters, at ten points
 
 
 def latex_document(tables: Sequence[Table], title: str) -> str:
@@ -103,6 +103,6 @@ def latex_document(tables: Sequence[Table], title: str) -> str:
 
 
 def _paper_width(table: Table) -> int:
-    """Millimetres in which a table finds room."""
+    """Millimeters in which a table finds room."""
     widest = [max(map(len, [name, *table.frame.iloc[:, i]])) for i, name in enumerate(table.header)]
     return 2 * 20 + int(LETTER_WIDTH * (sum(widest) + 3 * len(widest) + max(map(len, table.frame.index), default=0)))

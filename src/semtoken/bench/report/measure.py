@@ -160,7 +160,7 @@ def chosen_judge(results: RunResults, judge: str | None) -> str:
     """The judge whose verdicts the figures use: the one asked for, or the run's; `InvalidInputError` if it gave
     none.
     """
-    names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgements))
+    names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgments))
     wanted = judge or results.primary_judge
     if not names:
         raise _incomplete(results)
@@ -174,7 +174,7 @@ def chosen_judge(results: RunResults, judge: str | None) -> str:
 
 def chosen_reference(results: RunResults, judge: str) -> str:
     """The default reference: the confidence, or STC where a cell lacks that; in a run without STC the first method."""
-    cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
+    cells = [cell for cell in results.cells if judge in cell.judgments and cell.uncertainty]
     if cells and all(CONFIDENCE in cell.uncertainty for cell in cells):
         return CONFIDENCE
     there = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
@@ -202,7 +202,7 @@ def measure(
     `progress` is called after every uncertainty. `InvalidInputError` if no cell is complete enough for a figure, or
     none has scores of the reference.
     """
-    cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
+    cells = [cell for cell in results.cells if judge in cell.judgments and cell.uncertainty]
     if not cells:
         raise _incomplete(results)
     if reference is not None and not any(reference in cell.uncertainty for cell in cells):
@@ -221,14 +221,14 @@ def measure(
     for cell in cells:
         columns: dict[str, _Column] = {}
         for source in sources[cell]:
-            columns[source.name] = _measured(source, cell.judgements[judge], n_resamples)
+            columns[source.name] = _measured(source, cell.judgments[judge], n_resamples)
             done += 1
             if progress is not None:
                 progress(done, total)
         measured.append(_counted(cell, judge, columns))
         rows += _figures(cell, columns, main[cell])
         uncertainty = {name: own.uncertainty for name, own in columns.items()}
-        tests += _tests(cell, columns, reference, PairedTests(uncertainty, cell.judgements[judge], n_resamples))
+        tests += _tests(cell, columns, reference, PairedTests(uncertainty, cell.judgments[judge], n_resamples))
     rows.sort(key=lambda row: _ORDER.get(row["table"], len(_ORDER)))
     for own in results.clusterings:
         if own.variant == MAIN and own.seconds is not None:
@@ -396,13 +396,13 @@ def _counted(cell: Cell, judge: str, columns: Mapping[str, _Column]) -> Measured
         model=cell.model,
         dataset=cell.dataset,
         n=len(cell.question_ids),
-        counts=tally(cell.judgements[judge]),
+        counts=tally(cell.judgments[judge]),
         greedy_seconds=cell.greedy_seconds,
         seconds={name: cell.seconds.get(name, math.nan) for name in names},
         undefined={name: int(undefined[name].sum()) for name in names},
         reason=next((reason for name in names if (reason := columns[name].drawn["auroc"].reason)), ""),
-        agreements=tuple(agreement(cell.judgements)),
-        verdicts={name: tally(values) for name, values in cell.judgements.items()},
+        agreements=tuple(agreement(cell.judgments)),
+        verdicts={name: tally(values) for name, values in cell.judgments.items()},
     )
 
 

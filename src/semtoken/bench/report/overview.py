@@ -280,7 +280,7 @@ def _missing(results: RunResults, made: Measured, judge: str) -> Iterator[str]:
     measured = {(cell.model, cell.dataset) for cell in made.cells}
     for cell in results.cells:
         if (cell.model, cell.dataset) not in measured:
-            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
+            reason = f"no verdicts of {judge}" if judge not in cell.judgments else "no method is complete"
             yield f"{cell.title} is left out: {reason}."
     everything = dict.fromkeys(name for cell in made.cells for name in cell.seconds)
     wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]

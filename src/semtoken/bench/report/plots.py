@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.report.comparison import datasets_of, shown
-from semtoken.bench.report.drawing import COLOURS, LEGEND, OTHERS, OURS, Plot, label_of, legend, panels
+from semtoken.bench.report.drawing import COLORS, LEGEND, OTHERS, OURS, Plot, label_of, legend, panels
 from semtoken.bench.report.measure import (
     PERCENT,
     STUDIES,
@@ -125,7 +125,7 @@ def against_overhead(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
                 yerr=_lengths(own.iloc[i : i + 1]),
                 fmt="*" if ours else MARKERS[number % 9],
                 markersize=13 if ours else 7,
-                color=OURS if ours else COLOURS[number % 7],
+                color=OURS if ours else COLORS[number % 7],
                 ecolor="#bbbbbb",
                 elinewidth=0.8,
                 markeredgecolor="white",
@@ -175,7 +175,7 @@ def _study_panel(axis: Axes, figures: DataFrame, models: Sequence[str]) -> dict[
                 own.value,
                 yerr=_lengths(own),
                 fmt=MARKERS[number % 9] + ("-" if own.setting.str.isdigit().all() else ""),
-                color=COLOURS[number % len(COLOURS)],
+                color=COLORS[number % len(COLORS)],
                 markersize=5,
                 linewidth=0.8,
                 elinewidth=0.8,

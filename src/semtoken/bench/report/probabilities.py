@@ -116,7 +116,7 @@ def probabilities_of(cells: Sequence[Cell], judge: str, n_resamples: int = 1000,
     curves: dict[MethodKey, SelectiveRisk] = {}
     given: dict[MethodKey, FloatArray] = {}
     for cell in cells:
-        correct = cell.judgements.get(judge, np.empty(0))
+        correct = cell.judgments.get(judge, np.empty(0))
         judged = correct[~np.isnan(correct)]
         if not judged.size:
             continue

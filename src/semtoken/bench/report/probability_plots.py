@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.report.drawing import COLOURS, LEGEND, OTHERS, OURS, Plot, label_of, legend, panels
+from semtoken.bench.report.drawing import COLORS, LEGEND, OTHERS, OURS, Plot, label_of, legend, panels
 from semtoken.bench.report.measure import select, title_of
 from semtoken.bench.report.probabilities import Probabilities, by_cell
 from semtoken.bench.settings import folder_name
@@ -62,7 +62,7 @@ def risk_curves(probabilities: Probabilities, dataset: str) -> Figure:
             (handles[name],) = axis.plot(
                 curve.coverage,
                 curve.risk,
-                color=OURS if ours else COLOURS[number % 7],
+                color=OURS if ours else COLORS[number % 7],
                 linestyle="-" if ours else LINES[number // 7 % len(LINES)],
                 linewidth=2.2 if ours else 0.9,
                 zorder=4 if ours else 3,
@@ -101,7 +101,7 @@ def reliability_panels(groups: DataFrame, reference: str) -> Figure:
     return figure
 
 
-def _reliability(axis: Axes, groups: DataFrame, colour: str) -> None:
+def _reliability(axis: Axes, groups: DataFrame, color: str) -> None:
     axis.plot([0, 1], [0, 1], color=OTHERS, linewidth=0.8)
     axis.errorbar(
         groups.probability_correct,
@@ -109,7 +109,7 @@ def _reliability(axis: Axes, groups: DataFrame, colour: str) -> None:
         yerr=((groups.right - groups.low).clip(lower=0), (groups.high - groups.right).clip(lower=0)),
         fmt="o",
         markersize=3,
-        color=colour,
+        color=color,
         elinewidth=0.8,
         capsize=1.5,
     )

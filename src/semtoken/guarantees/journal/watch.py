@@ -29,7 +29,7 @@ RECENT_SCORES = 2_000
 
 @dataclass(frozen=True)
 class GuaranteeReport:
-    """The judgement whether the calibrator in use keeps its guarantee, from the labels so far."""
+    """The judgment whether the calibrator in use keeps its guarantee, from the labels so far."""
 
     state: State
     """`unknown`: the labels do not tell yet; `no_guarantee`: there is no calibrator, or it guarantees nothing."""

@@ -1,6 +1,6 @@
 """Metrics of how well an uncertainty separates wrong answers from right ones.
 
-Every metric takes an uncertainty per answer (higher is riskier) and a judgement of the same answers:
+Every metric takes an uncertainty per answer (higher is riskier) and a judgment of the same answers:
 `correct` is 1 (right), 0 (wrong) or NaN (not judged), `quality` is any number where larger is better.
 
 ========================== ================== ========= ==============================================

@@ -1,4 +1,4 @@
-"""Scores and judgements as checked arrays, and what is done about those that are missing."""
+"""Scores and judgments as checked arrays, and what is done about those that are missing."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class UndefinedMetric(RuntimeWarning):
 
 @dataclass(frozen=True)
 class JudgedAnswers:
-    """The scores of answers and their judgements, checked and ready for a metric."""
+    """The scores of answers and their judgments, checked and ready for a metric."""
 
     score: FloatArray
     """The metric's first argument, [n]. As an uncertainty it may hold infinities, never NaN."""
     target: FloatArray
     """`correct` or `quality`, [n], finite."""
     n_left_out: int
-    """The number of answers without a judgement."""
+    """The number of answers without a judgment."""
     n_non_finite: int
     """The number of uncertainties that are NaN or +inf; they share the worst rank."""
 

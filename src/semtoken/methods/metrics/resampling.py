@@ -85,7 +85,7 @@ class ResampledMetric:
     reason: str
     """Why there is no value; empty if there is one."""
     drawn: str = ""
-    """A hash of the metric, the judgements and the seed: only values of one metric on equal draws can be subtracted."""
+    """A hash of the metric, the judgments and the seed: only values of one metric on equal draws can be subtracted."""
 
     def estimate(self, confidence_level: float = 0.95) -> Estimate:
         """The value with its percentile interval, which holds `confidence_level`, in (0, 1), of the resamples."""
@@ -253,7 +253,7 @@ def resample(
     if not prepared.undefined:
         blocks = multiplicities(groups, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
-    # Equal hashes mean that one metric was resampled twice with the same draws of the same judgements.
+    # Equal hashes mean that one metric was resampled twice with the same draws of the same judgments.
     measured = f"{name} {sorted(options.items())} {seed} "
     drawn = hashlib.sha256(measured.encode() + prepared.answers.target.tobytes() + groups.tobytes())
     return ResampledMetric(

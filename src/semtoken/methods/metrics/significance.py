@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 Differences: TypeAlias = Callable[[npt.NDArray[np.bool_]], FloatArray]
 """The answers that are exchanged, bool [b, n] -> metric of the first column minus that of the second, [b]."""
 Prepare: TypeAlias = Callable[..., tuple[Differences, str]]
-"""Two columns of ranks and the judgements -> differences, and why there are none."""
+"""Two columns of ranks and the judgments -> differences, and why there are none."""
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"auroc": auroc, "prr": prr, "aurc": aurc}
 
 

@@ -87,7 +87,7 @@ def sampled_numbers(model: Any) -> str:
         try:
             some = flat[_diagonal(rows, len(flat), rows if id(tensor) in by_rows else SAMPLED, flat.device)]
             words = some.view(WORDS.get(some.element_size(), torch.uint8))
-        except (RuntimeError, NotImplementedError, TypeError):  # a quantised kind of tensor that gives no numbers
+        except (RuntimeError, NotImplementedError, TypeError):  # a quantized kind of tensor that gives no numbers
             continue
         bits.setdefault((words.device, words.dtype), []).append(words)
     digest = hashlib.sha256()

@@ -14,6 +14,6 @@ A model is named in one of five ways: `almanac` (the embedded one), a name of th
 """
 
 from semtoken.support.checkpoints.fetch import fetch
-from semtoken.support.checkpoints.sources import CATALOGUE, CatalogueModel, ModelSource, resolve
+from semtoken.support.checkpoints.sources import CATALOG, CatalogModel, ModelSource, resolve
 
-__all__ = ["CATALOGUE", "CatalogueModel", "ModelSource", "fetch", "resolve"]
+__all__ = ["CATALOG", "CatalogModel", "ModelSource", "fetch", "resolve"]

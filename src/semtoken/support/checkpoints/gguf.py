@@ -246,7 +246,7 @@ def convert(path: Path, folder: Path) -> None:
         raise
     except Exception as error:
         raise ModelError(f"{path} cannot be converted: {one_line_of(error)}") from error
-    # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.
+    # The weights are plain float32 by now, but transformers still calls the model quantized and would refuse to save.
     model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semtoken.errors import ModelError, first_line_of
 from semtoken.support.almanac import ALMANAC
-from semtoken.support.checkpoints.sources import CATALOGUE, resolve
+from semtoken.support.checkpoints.sources import CATALOG, resolve
 from semtoken.support.text import did_you_mean
 
 HUB_TIMEOUT = 10.0
@@ -63,5 +63,5 @@ def require_on_hub(name: str, revision: str | None = None) -> None:
         reason = first_line_of(error)
         raise ModelError(
             f"'{name}' is neither a directory here nor found on the Hugging Face hub ({reason})"
-            f"{did_you_mean(name, (ALMANAC, *CATALOGUE))}. `semtoken fetch` lists the models that have a short name."
+            f"{did_you_mean(name, (ALMANAC, *CATALOG))}. `semtoken fetch` lists the models that have a short name."
         ) from error

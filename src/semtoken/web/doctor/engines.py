@@ -50,7 +50,7 @@ MLX_FINGERPRINT = re.compile(r"\d+\.\d+\.\d+-\d+\.\d+\.\d+-[A-Z]")
 """The form of its fingerprint: its version, that of mlx, and the platform."""
 
 
-def recognise(reply: HttpReply, owner: object, format: str) -> tuple[KnownEngine, str]:
+def recognize(reply: HttpReply, owner: object, format: str) -> tuple[KnownEngine, str]:
     """The engine, and what it goes by: headers and `system_fingerprint` of a reply, `owned_by` of the models that the
     server lists, the format of the reply as `semtoken.replies` names it.
     """

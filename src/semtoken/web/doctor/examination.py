@@ -25,7 +25,7 @@ from semtoken.web.doctor.diagnosis import (
     Trial,
     TriedCount,
 )
-from semtoken.web.doctor.engines import recognise
+from semtoken.web.doctor.engines import recognize
 from semtoken.web.doctor.numbers import TOO_FEW, Numbers, judge
 from semtoken.web.doctor.verdicts import verdicts
 
@@ -273,9 +273,9 @@ def _in_two_requests(asker: Asker, models: tuple[str, ...], owner: object) -> Di
             continue
         format, tried = reply.parsed_reply.format, TriedCount(asked, reply.most)
         pages.append(Page(shape.name, shape.path, answers=True, format=format, tried=(tried,)))
-        engine, by = recognise(reply.answer, owner, format)
+        engine, by = recognize(reply.answer, owner, format)
         best = shape.name if tried.given else None
-        found = Diagnosis(asker.base_url, asker.model, models, tuple(pages), best, engine=engine, recognised_by=by)
+        found = Diagnosis(asker.base_url, asker.model, models, tuple(pages), best, engine=engine, recognized_by=by)
         return replace(found, numbers=numbers)
     return Diagnosis(asker.base_url, asker.model, models, tuple(pages))
 
@@ -321,7 +321,7 @@ def _with_details(
     tokens, reply = look_at_tokens(asker, top, shape)
     progress("numbers")
     numbers, first = look_at_numbers(asker, top, shape)
-    engine, by = recognise(first.answer, owner, page.format or "")
+    engine, by = recognize(first.answer, owner, page.format or "")
     progress("streams")
     streaming = look_at_streaming(asker, top, shape)
     progress("prompts")
@@ -335,7 +335,7 @@ def _with_details(
         best=shape.name,
         tokens=tokens,
         engine=engine,
-        recognised_by=by,
+        recognized_by=by,
         numbers=numbers,
         streaming=streaming,
         prompt_log_probs=prompts,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.recorder import AnswerRecorder
 
-ALWAYS_TOKENISED = 2**16
+ALWAYS_TOKENIZED = 2**16
 """A text of up to so many bytes is tokenized even if it seems too long for the model: some tokenizers leave blanks out.
 """
 
@@ -149,7 +149,7 @@ class Service:
             token_ids: list[int] = encode([prompt], files=False)[0]
             return token_ids
         text = prompt_text(self._stc.tokenizer, prompt, number)
-        most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENISED)
+        most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENIZED)
         # Tokenizing megabytes takes long, and what has more bytes than so many of the longest tokens is too long in any
         # case.
         if most is not None and len(text.encode()) > most:
