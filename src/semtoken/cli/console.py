@@ -12,7 +12,7 @@ from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
     from rich.table import Table
     from rich.text import Text
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SETTLED, FEWEST_PIECES = 10.0, 3
 """No time left is shown before so many seconds and pieces: until then it is no estimate."""
+LEFT = "{task.fields[left]}"
+"""The column of the time left, as what shows the progress has estimated it."""
 
 
 @cache
@@ -103,20 +105,12 @@ def print_scores(answer: ScoredAnswer) -> None:
         say(f"  {scores_line(answer)}", "dim")
 
 
-def _bar(*, count: bool) -> Progress:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+def bars(*columns: ProgressColumn, **how: Any) -> Progress:
+    """Bars on stderr where a person looks, each after its description and before `columns`."""
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    done = MofNCompleteColumn() if count else TaskProgressColumn()
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        done,
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-        console=err(),
-        transient=True,
-        disable=not err().is_terminal,
-    )
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=err(), transient=True, disable=not err().is_terminal, **how)
 
 
 @contextmanager
@@ -125,7 +119,9 @@ def counting(description: str, total: int | None, done: int = 0) -> Iterator[Cal
 
     What it yields is called with the number done, and with the total where that is known only then.
     """
-    with _bar(count=True) as bar:
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    with bars(MofNCompleteColumn(), TimeElapsedColumn(), TextColumn(LEFT)) as bar:
         task = bar.add_task(description, total=total, completed=done, left="")
 
         def show(completed: int, total: int | None = None) -> None:
@@ -140,7 +136,9 @@ def counting(description: str, total: int | None, done: int = 0) -> Iterator[Cal
 @contextmanager
 def phases(description: str, before: str | None = None) -> Iterator[Callable[[str, float, float | None], None]]:
     """A bar for the phases of clustering, yielding a `Progress`; before the first phase it says what happens."""
-    with _bar(count=False) as bar:
+    from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    with bars(TaskProgressColumn(), TimeElapsedColumn(), TextColumn(LEFT)) as bar:
         task: Any = bar.add_task(before or description, total=1.0, left="")
 
         def show(phase: str, fraction: float, seconds_left: float | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from semtoken.cli.console import err, tell
+from semtoken.cli.console import bars, tell
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -71,24 +71,10 @@ class RunProgress:
 @contextmanager
 def run_progress() -> Iterator[RunProgress]:
     """The progress of a run, on stderr."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import TaskProgressColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    unseen = not err().is_terminal
-    with Progress(*columns, console=err(), transient=True, speed_estimate_period=3600, disable=unseen) as progress:
+    columns = (TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with bars(*columns, speed_estimate_period=3600) as progress:
         yield RunProgress(progress)
 
 
