@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import semtoken as st
-from semtoken.cli.loading import load_calibrator_for
+from semtoken.cli.loading import load_calibrator
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatchError
@@ -111,9 +111,9 @@ def test_a_calibrator_that_does_not_belong_is_refused(
 
 
 def test_a_server_does_not_take_one_that_does_not_belong_later(almanac: st.ScoredModel, tmp_path: Path) -> None:
-    stc, folder = almanac, tmp_path / "cal"
+    folder, clusters, known = tmp_path / "cal", almanac.scorer.clusters, almanac.fingerprint("almanac")
     made(folder)
-    slot = CalibratorSlot(load_calibrator_for(stc, folder, "almanac"), lambda: load_calibrator_for(stc, folder, "x"))
+    slot = CalibratorSlot(load_calibrator(folder, clusters, known), lambda: load_calibrator(folder, clusters, known))
     made(folder, distribution="processed")
     with pytest.raises(CalibratorMismatchError, match="'processed'; these have 'raw'"):
         slot.reload()

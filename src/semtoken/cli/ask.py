@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from semtoken.choices import PartKind
 from semtoken.cli.console import out, print_json, print_scores, say
-from semtoken.cli.loading import load_calibrator_for
+from semtoken.cli.loading import load_calibrator
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
 from semtoken.cli.settings import Read, Settings, SettingsInUse
@@ -85,7 +85,7 @@ def ask(
     stc = model.load(calibrator=calibrator) if calibrator is not None else _loaded(model)
     named = in_use.sources.get("calibration.abstain_text") == "command line"  # that of a file may be meant for servers
     abstain_text = settings.calibration.abstain_text if named or calibrator is not None else None
-    applied = load_calibrator_for(stc, calibrator, model.name, abstain_text)
+    applied = load_calibrator(calibrator, stc.scorer.clusters, stc.fingerprint(model.name), abstain_text)
     asking = how_to_ask(model.name, stc.tokenizer, raw=no_chat_template)
 
     def show(number: int, result: ScoredAnswer) -> None:

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from semtoken.cli.console import json_line, print_json, say, tell
 from semtoken.cli.journals import is_journal, open_journal
-from semtoken.cli.loading import by_kind, decision_answers
+from semtoken.cli.loading import by_kind
 from semtoken.cli.parameters import BaseUrl, Json, Labels, NameThere, Questions, ToLines
 from semtoken.cli.server import NamedServer, named_server
-from semtoken.cli.settings import AuditSection, Read, SettingsInUse
+from semtoken.cli.settings import AuditSection, Read, SettingsInUse, path_of
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, verdict
 from semtoken.errors import BackendError, InvalidInputError
 
@@ -83,6 +83,7 @@ def audit(
     from semtoken.decisions.asking_again import AskedAgain
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.running import are_items
+    from semtoken.decisions.saved import decision_records
 
     fitted = DecisionCalibrator.load(for_decisions)
     server = None
@@ -90,7 +91,8 @@ def audit(
         server = named_server(base_url, model, in_use, variable=True)
     if server is None:
         refuse_useless(of_server, "with answers that are there, without --base-url")
-        again = AskedAgain(decision_answers(Path(source), labels, questions, in_use), {})
+        usual = path_of(settings.decisions.questions)
+        again = AskedAgain(decision_records(Path(source), labels=labels, questions=questions, usual=usual), {})
     else:
         refuse_useless({"--labels": labels, "--questions": questions}, "with items that are put to a server")
         again = _asked_again(fitted, for_decisions, Path(source), server, rewordings, output, in_use)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import out, say, tell
-from semtoken.cli.loading import calibrator_of_rules, names_in
+from semtoken.cli.loading import names_in
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
 from semtoken.cli.run_progress import run_progress
@@ -71,6 +71,7 @@ def compare(
     model = choice.with_settings(in_use.settings)
     from semtoken.bench.settings import settings_with
     from semtoken.bench.statistics.steps import require_similarity
+    from semtoken.guarantees import Calibrator
     from semtoken.guarantees.labels import CONFIDENCE
 
     named = names_in(methods)
@@ -85,7 +86,7 @@ def compare(
     settings = settings_with(None, content, {"batch_size": BATCH_SIZE, **model.loading})
     require_similarity(settings.methods)
     # refused before the work begins if it is of other rules; whatever else does not fit, after it
-    fitted = None if calibrator is None else calibrator_of_rules(calibrator, model.rules)
+    fitted = None if calibrator is None else Calibrator.load(calibrator, rules=model.rules.signature)
     with kept_run(settings, fitted, scores) as made:
         from semtoken.bench.report.one_cell import as_json, markdown
 

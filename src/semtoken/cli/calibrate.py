@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -13,9 +13,8 @@ from cyclopts import Parameter
 from semtoken.choices import Guarantee
 from semtoken.cli.console import json_line, out, plain_table, print_json, say, tell
 from semtoken.cli.journals import is_journal, open_journal
-from semtoken.cli.loading import decision_answers
 from semtoken.cli.parameters import Json, Labels, Overwrite, Questions, ToFolder
-from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse
+from semtoken.cli.settings import GuaranteeSection, Level, Read, SettingsInUse, path_of
 from semtoken.cli.statuses import Status, UsageError, refuse_useless, typed_options
 from semtoken.errors import InvalidInputError
 
@@ -88,7 +87,7 @@ def calibrate(
     target = _Target(output, overwrite=overwrite, require=require, as_json=as_json)
     if not is_journal(source) and (labels or questions or holds_decisions(Path(source))):
         refuse_useless(typed_options(of_answers), "on answers to typed questions")
-        return _fit_decisions(Path(source), (labels, questions), wanted, target, in_use)
+        return _fit_decisions(Path(source), {"labels": labels, "questions": questions}, wanted, target, in_use)
     return _fit_answers(source, of_answers, wanted, target)
 
 
@@ -187,7 +186,7 @@ def _show(fitted: FittedGroup, target: _Target) -> None:
 
 def _fit_decisions(
     source: Path,
-    named: tuple[Path | None, Path | None],
+    named: Mapping[str, Path | None],
     wanted: GuaranteeSection,
     target: _Target,
     in_use: SettingsInUse,
@@ -195,6 +194,7 @@ def _fit_decisions(
     """Fit a calibrator of each typed question: of a predicate two, for what is called true and what is called false."""
     from semtoken.decisions.calibrating import NAME, DecisionCalibrator
     from semtoken.decisions.doubts import doubts_of_answers, doubts_of_labels
+    from semtoken.decisions.saved import decision_records
     from semtoken.support.files.outputs import check_not_inside, refuse_existing
 
     required = in_use.settings.decisions.require
@@ -202,7 +202,7 @@ def _fit_decisions(
     if target.output.exists() and not (target.output / NAME).exists():
         raise InvalidInputError(f"{target.output} exists and is no calibrator of decisions. Name another folder.")
     refuse_existing(target.output / NAME, "directory", overwrite=target.overwrite)
-    records = decision_answers(source, *named, in_use)
+    records = decision_records(source, **named, usual=path_of(in_use.settings.decisions.questions))
     for sentence in [*doubts_of_answers(records), *doubts_of_labels(records, **wanted.levels)]:
         tell(sentence)
     fitted = DecisionCalibrator.fit(records, **wanted.levels)

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from semtoken.cli.console import counting, out, print_json, print_scores, say, tell, untrusted
 from semtoken.cli.journals import kept_answers
-from semtoken.cli.loading import by_kind, check_executor, load_executor, one_pass, rules_of
+from semtoken.cli.loading import by_kind, check_executor, load_executor, names_in, rules_of
 from semtoken.cli.parameters import (
     Calibrator,
     Force,
@@ -179,6 +179,7 @@ def _settings(
     """The way to read and score replies, as options and settings say."""
     from semtoken.core.given_tokens import as_tokens
     from semtoken.guarantees.apply import CalibratorInUse
+    from semtoken.methods.observers.method_scores import FROM_BEST, chosen_methods
     from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.fields import are_of_fields, read_schema
 
@@ -196,7 +197,7 @@ def _settings(
         distribution=endpoint.distribution or None,
         vocabulary=None if options.tokenizer is None else as_tokens(options.tokenizer),
         rules=rules_of(scoring),
-        methods=one_pass((options.methods,) if options.methods else scoring.methods, of_replies=True),
+        methods=chosen_methods(names_in(options.methods) or names_in(*scoring.methods), FROM_BEST),
         temperature=None if endpoint.temperature == 1 else endpoint.temperature,
         answering_model=endpoint.answering_model or None,
     )
@@ -353,7 +354,6 @@ def check_decisions(
 ) -> None:
     """Show the most doubtful answers to typed questions."""
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import read_questions
     from semtoken.decisions.saved import decision_rows, saved_decisions
     from semtoken.guarantees.apply import decided
     from semtoken.support.files.record_files import write_records
@@ -362,8 +362,7 @@ def check_decisions(
         raise InvalidInputError(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
     if calibrator is not None and by_kind([calibrator])[1] is None:
         raise UsageError(f"{calibrator} is a calibrator of answers in text, and these are answers to typed questions.")
-    asked = None if questions is None else read_questions(questions)
-    decisions = saved_decisions(replies, labels=labels, questions=asked)
+    decisions = saved_decisions(replies, labels=labels, questions=questions)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     rows = decision_rows(decisions, fitted)
     for row in rows[:top]:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from semtoken.choices import Preset
 from semtoken.cli.console import phases
-from semtoken.cli.loading import calibrator_of_rules, one_pass, rules_of
+from semtoken.cli.loading import names_in, rules_of
 from semtoken.cli.parameters import ClustersNamed, ModelNamed
 from semtoken.cli.settings import ModelSection, ScoringSection, Settings
 from semtoken.cli.statuses import UsageError
@@ -108,12 +108,14 @@ class ModelChoice:
         A `calibrator` that cannot be read, or was fitted under other rules or on lists of the best tokens where this
         model has all of them, is rejected before the model is loaded.
         """
-        methods = one_pass(self.scoring.methods)
+        from semtoken.methods.observers.method_scores import chosen_methods
+
+        methods = chosen_methods(names_in(*self.scoring.methods))
         in_transformers = self.section.backend == "transformers"
         if calibrator is not None:
-            from semtoken.guarantees import Fingerprint
+            from semtoken.guarantees import Calibrator, Fingerprint
 
-            fitted = calibrator_of_rules(calibrator, self.rules)
+            fitted = Calibrator.load(calibrator, rules=self.rules.signature)
             if in_transformers:  # all logits are known, not a list of the best
                 fitted.fingerprint.require_same(Fingerprint(scores="exact"))
         from semtoken import ScoredModel

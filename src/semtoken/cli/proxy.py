@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import by_kind, load_calibrator, one_pass, rules_of
+from semtoken.cli.loading import by_kind, load_calibrator, names_in, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
 from semtoken.cli.server import named_server
 from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
@@ -20,7 +20,6 @@ from semtoken.support.files.safe_files import MEBIBYTE
 from semtoken.support.files.strict_json import parse_json
 
 if TYPE_CHECKING:
-    from semtoken.guarantees.apply import CalibratorInUse
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
 
@@ -53,6 +52,7 @@ def proxy(
     workers
         Number of processes.
     """
+    from semtoken.methods.observers.method_scores import FROM_BEST, chosen_methods
     from semtoken.web.callers import hosts_for
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.proxy.settings import ProxySettings
@@ -70,7 +70,7 @@ def proxy(
     asking = ProxySettings(
         server.url,
         top_logprobs=endpoint.top_logprobs,
-        methods=one_pass(settings.scoring.methods, of_replies=True),
+        methods=chosen_methods(names_in(*settings.scoring.methods), FROM_BEST),
         token_ids=token_ids,
         distribution=endpoint.distribution or None,
         proxy_for=endpoint.answering_model or None,
@@ -124,9 +124,8 @@ def _application(
     scorer = scorer_for(tokens, rules)
     answering = Fingerprint(signature=scorer.signature, scores="top-k", k=asking.top_logprobs)
 
-    def load(directory: Path | None) -> CalibratorInUse | None:
-        return load_calibrator(directory, settings.calibration.abstain_text, lambda: (scorer.clusters, answering))
-
+    abstain_text = settings.calibration.abstain_text
+    load = partial(load_calibrator, clusters=scorer.clusters, known=answering, abstain_text=abstain_text)
     calibrators, deciding = calibrator_slots(*folders, load)
     about = {"engine": asking.shown_upstream, "k": asking.top_logprobs}
     recorder = recorder_for(journal or settings.journal.url, settings.journal, "proxy", **about)

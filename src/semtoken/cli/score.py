@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
-from semtoken.cli.loading import check_executor, load_calibrator_for, load_executor
+from semtoken.cli.loading import check_executor, load_calibrator, load_executor
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import (
@@ -187,7 +187,7 @@ class _Scoring:
         """The same of its model, loaded: a calibrator adds the probability and the decision, a schema the fields."""
         from semtoken.bench.score_file.batches import annotator, batch_scorer
 
-        applied = load_calibrator_for(stc, self.calibrator, self.choice.name)
+        applied = load_calibrator(self.calibrator, stc.scorer.clusters, stc.fingerprint(self.choice.name))
         score_batch = batch_scorer(stc, self.choice.name, raw=self.raw, **self.generation)
         return score_batch, annotator(self.choice.name, applied, self.schema)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
 from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
-from semtoken.cli.loading import by_kind, load_calibrator_for
+from semtoken.cli.loading import by_kind, load_calibrator
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port
 from semtoken.cli.settings import Read, SettingsInUse
@@ -66,9 +66,9 @@ def serve(
     listener = listen(host, port)
     stc = model.load(calibrator=of_answers)
     asking = how_to_ask(model.name, stc.tokenizer, raw=False)
-    load = partial(load_calibrator_for, stc, model=model.name, abstain_text=settings.calibration.abstain_text)
+    known, abstain_text = stc.fingerprint(model.name), settings.calibration.abstain_text
+    load = partial(load_calibrator, clusters=stc.scorer.clusters, known=known, abstain_text=abstain_text)
     answering, deciding = calibrator_slots(of_answers, of_decisions, load)
-    known = stc.fingerprint(model.name)
     about = {"model": known.model, "engine": known.engine}
     recorder = recorder_for(journal or settings.journal.url, settings.journal, "serve", **about)
     called, stops = served_model_name or _name_of(model.name), asking.stop_at_newline
@@ -95,7 +95,8 @@ def _serve_agents(model: ModelChoice, calibrator: Path | None) -> None:
     from semtoken.integrations.mcp import server
 
     stc = model.load(calibrator=calibrator)
-    server(stc, model.name, load_calibrator_for(stc, calibrator, model.name)).run("stdio")
+    applied = load_calibrator(calibrator, stc.scorer.clusters, stc.fingerprint(model.name))
+    server(stc, model.name, applied).run("stdio")
 
 
 def _name_of(model: str) -> str:

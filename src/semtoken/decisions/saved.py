@@ -19,6 +19,7 @@ from semtoken.decisions.records import (
     records_of,
     unwrapped,
 )
+from semtoken.decisions.running import read_questions
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import IDS
@@ -93,9 +94,18 @@ def holds_decisions(source: Path) -> bool:
 
 
 def decision_records(
-    source: Path, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+    source: Path,
+    *,
+    labels: Path | None = None,
+    questions: Mapping[str, Question] | Path | None = None,
+    usual: Path | None = None,
 ) -> list[DecisionRecord]:
-    """The answers in a file of `semtoken decide`, or in saved replies; see `saved_decisions`."""
+    """The answers in a file of `semtoken decide`, or in saved replies; see `saved_decisions`.
+
+    `usual` is the file of questions about answers that have `labels` and no `questions`.
+    """
+    if labels is not None and questions is None:
+        questions = usual
     if labels is None and questions is None and source.is_file() and source.suffix != ".json":
         first = first_line(source)
         if first is None or _is_own(first):
@@ -105,18 +115,20 @@ def decision_records(
 
 
 def saved_decisions(
-    replies: OpenedReplies, *, labels: Path | None = None, questions: Mapping[str, Question] | None = None
+    replies: OpenedReplies, *, labels: Path | None = None, questions: Mapping[str, Question] | Path | None = None
 ) -> list[SavedDecision]:
     """The answers in saved replies, in any of the formats in which servers answer typed questions.
 
     A file holds a reply as JSON, or one a line. A line may hold the reply under `response`,
     `reply`, `body` or `decision`, next to an `id` or `custom_id` and the `request`. `labels` says what is right: JSON
     lines with `id` and `labels`, or a CSV file with a column `id` and one for each question; without ids they belong to
-    the replies in order. Without `questions`, by name, they are taken from the request beside a reply, or are known by
-    their names and options alone.
+    the replies in order. Without `questions`, by name or in a file, they are taken from the request beside a reply, or
+    are known by their names and options alone.
 
     `InvalidInputError` if something cannot be read, no reply answers typed questions, or a label belongs to no reply.
     """
+    if isinstance(questions, Path):
+        questions = read_questions(questions)
     parsed = (_line(reply) for reply in replies)
     lines = [line for line in parsed if line is not None and line.reply is not None]
     if not lines:

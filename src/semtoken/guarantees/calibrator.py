@@ -410,14 +410,18 @@ class Calibrator:
         return path
 
     @classmethod
-    def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
+    def load(
+        cls, directory: str | Path, clusters: TokenClusters | None = None, *, rules: str | None = None
+    ) -> Calibrator:
         """Read a calibrator from the directory to which `save` wrote it, or from the file itself.
 
-        Give the `clusters` in use, if any, to check that it was fitted on scores with the same ones. Raises
-        `ArtifactError` if the file is missing, was changed, or holds something that is no calibrator, and
-        `CalibratorMismatchError` if it was fitted with other clusters.
+        Give the `clusters` in use, if any, to check that it was fitted on scores with the same ones, and the `rules`
+        (`ScoringRules.signature`) alike. Raises `ArtifactError` if the file is missing, was changed, or holds something
+        that is no calibrator, and `CalibratorMismatchError` if it was fitted with other clusters or rules.
         """
         calibrator, _ = read_calibrator(directory)
+        if rules is not None:
+            calibrator.fingerprint.require_rules(rules)
         if clusters is not None:
             require_clusters(calibrator.fingerprint, clusters)
         return calibrator

@@ -108,6 +108,15 @@ def methods_reading(known: Collection[str]) -> list[str]:
     ]
 
 
+def chosen_methods(names: Sequence[str], known: Collection[str] | None = None) -> tuple[str, ...]:
+    """The methods of one pass with these names; `("all",)` are all that need nothing of a step beyond the data `known`
+    (None: all there are). `InvalidInputError` as `require_one_pass`.
+    """
+    if tuple(names) == ("all",):
+        return tuple(one_pass_methods() if known is None else methods_reading(known))
+    return require_one_pass(names)
+
+
 def readable_with(names: Sequence[str]) -> frozenset[str]:
     """The data of steps that observers can read if answers are scored by these methods anyway."""
     return FROM_LOGITS | {reading.what for reading in MethodScores(names).reads}
