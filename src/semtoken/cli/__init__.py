@@ -3,7 +3,7 @@
 One module for each command (`ask.py`, `score.py`, `bench_run.py`, ...); app.py runs a command line and prints errors,
 commands.py lists the commands without importing one, help.py writes their help, settings.py reads `semtoken.toml`.
 Shared are parameters.py (arguments and options), model.py (a model by its name), server.py (a server by its address),
-loading.py (calibrators, methods, what runs shards), journals.py, listening.py, run_progress.py, outputs.py (what must
+loading.py (calibrators, rules, what runs shards), journals.py, listening.py, run_progress.py, outputs.py (what must
 not be replaced) and console.py (results on stdout, all else on stderr).
 
 Enter at `main`. No other package imports this one.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
-from semtoken.cli.settings import JournalSection, path_of
-from semtoken.support.extras import require
+from semtoken.cli.settings import JournalSection
 from semtoken.support.files.safe_files import is_sqlite
 
 if TYPE_CHECKING:
-    from semtoken.guarantees.journal.entries import Recording
     from semtoken.guarantees.journal.keeper import AnswerKeeper
     from semtoken.guarantees.journal.store import Journal
     from semtoken.web.recorder import AnswerRecorder
@@ -26,7 +24,6 @@ def is_journal(source: str) -> bool:
 
 def open_journal(url: str, spool: Path | None = None) -> Journal:
     """Open an existing journal, after adding the entries that killed processes left in their spools."""
-    require("sqlalchemy", extra="journal")
     from semtoken.guarantees.journal.database import database_errors
     from semtoken.guarantees.journal.spool import SET_ASIDE, spool_folder
     from semtoken.guarantees.journal.store import Journal
@@ -43,59 +40,22 @@ def open_journal(url: str, spool: Path | None = None) -> Journal:
     return journal
 
 
-def open_to_record(
-    url: str | None, rules: JournalSection, source: str, **about: Any
-) -> tuple[Journal, Recording] | None:
-    """Open a journal, with what makes its entries by the rules of `[journal]`; None without an address.
+def kept_answers(url: str | None, rules: JournalSection, source: str) -> AbstractContextManager[AnswerKeeper | None]:
+    """The keeper that puts the answers of a command into a journal by the rules of `[journal]`; None without one."""
+    if not url:
+        return nullcontext()
+    from semtoken.guarantees.journal.keeper import keeping
+
+    return keeping(url, rules.recording, source, on_loss=partial(tell, style="yellow"))
+
+
+def recorder_for(url: str | None, rules: JournalSection, source: str, **about: Any) -> AnswerRecorder | None:
+    """The recorder that puts the answers of a server into a journal by the rules of `[journal]`; None without one.
 
     `source` is the command that records, and `about` goes to `AnswerOrigin`.
     """
     if not url:
         return None
-    require("sqlalchemy", extra="journal")
-    from semtoken.guarantees.journal.entries import AnswerOrigin, Recording
-    from semtoken.guarantees.journal.kept_texts import text_rule
-    from semtoken.guarantees.journal.spool import check_spool, spool_folder
-    from semtoken.guarantees.journal.store import Journal
+    from semtoken.web.recorder import recorder_into
 
-    texts = text_rule(rules.texts, rules.withhold, rules.withhold_with or None)
-    journal = Journal.open(url)
-    check_spool(path_of(rules.spool) or spool_folder(journal.engine.url))
-    rule, salt = journal.sampling(rules.sample, rules.seed or None)
-    return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
-
-
-@contextmanager
-def kept_answers(url: str | None, rules: JournalSection, source: str) -> Iterator[AnswerKeeper | None]:
-    """The keeper that puts the answers of a command into the journal that `open_to_record` gives; None without one."""
-    opened = open_to_record(url, rules, source)
-    if opened is None:
-        yield None
-        return
-    from semtoken.guarantees.journal.keeper import AnswerKeeper
-    from semtoken.guarantees.journal.writer import JournalWriter
-
-    journal, recording = opened
-    writer = JournalWriter(journal, path_of(rules.spool))
-    writer.start()
-    try:
-        yield AnswerKeeper(recording, writer)
-    finally:
-        writer.close()
-        for loss in writer.losses:
-            tell(loss, style="yellow")
-        journal.close()
-
-
-def recorder_for(url: str | None, rules: JournalSection, source: str, **about: Any) -> AnswerRecorder | None:
-    """The recorder that puts the answers of a server into the journal that `open_to_record` gives; None without one."""
-    opened = open_to_record(url, rules, source, **about)
-    if opened is None:
-        return None
-    from semtoken.guarantees.journal.writer import JournalWriter
-    from semtoken.web.recorder import AnswerRecorder
-    from semtoken.web.review import GuaranteeWatch
-
-    journal, recording = opened
-    writer = JournalWriter(journal, path_of(rules.spool), apart=True)
-    return AnswerRecorder(recording, writer, GuaranteeWatch(journal))
+    return recorder_into(url, rules.recording, source, **about)

@@ -1,23 +1,18 @@
-"""Parts that the commands which listen on a port have in common: calibrators, events, a gate, a warning."""
+"""Parts that the commands which listen on a port have in common: events, and a warning."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.settings import TelemetrySection
 from semtoken.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.guarantees.apply import CalibratorInUse
-    from semtoken.web.callers import Gate
     from semtoken.web.recorder import AnswerRecorder
     from semtoken.web.running import Address
 
 LOOPBACK = "127.0.0.1"
-Kind = TypeVar("Kind", bound="CalibratorInUse | DecisionCalibrator")
 
 
 def with_events(app: Any, telemetry: TelemetrySection, recorder: AnswerRecorder | None) -> Any:
@@ -26,19 +21,9 @@ def with_events(app: Any, telemetry: TelemetrySection, recorder: AnswerRecorder 
         raise InvalidInputError("content under [telemetry] says what is sent: set enabled = true as well.")
     if not telemetry.enabled:
         return app
-    from semtoken.integrations.opentelemetry import EvaluationEvents
+    from semtoken.integrations.opentelemetry import events_of
 
-    events = EvaluationEvents(app, content=telemetry.content)
-    if recorder is not None:
-        recorder.watch.on_state = events.tell_state
-    return events
-
-
-def gate_from_environment() -> Gate:
-    """The gate of the journal's routes: with SEMTOKEN_TOKEN set, only requests with that token pass."""
-    from semtoken.web.callers import Gate
-
-    return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)
+    return events_of(app, recorder, content=telemetry.content)
 
 
 def warn_if_open(address: Address) -> None:

@@ -1,4 +1,4 @@
-"""Things that several commands load: a calibrator, an executor of shards; methods and rules by their names."""
+"""Things that several commands load: a calibrator, an executor of shards, rules; and lists of names."""
 
 from __future__ import annotations
 

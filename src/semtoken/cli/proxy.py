@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.listening import LOOPBACK, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, load_calibrator, names_in, rules_of
 from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port, Tokenizer
 from semtoken.cli.server import named_server
@@ -115,6 +115,7 @@ def _application(
     from semtoken.core.scorer import scorer_for
     from semtoken.guarantees import Fingerprint
     from semtoken.web.calibrators import calibrator_slots
+    from semtoken.web.callers import Gate
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.upstream_tokenizer import loaded_tokenizer
 
@@ -136,7 +137,7 @@ def _application(
         calibrators,
         recorder=recorder,
         page=_has_page(settings),
-        gate=gate_from_environment(),
+        gate=Gate.from_environment(),
         decision_calibrator=deciding,
         tokenizer=spelling,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semtoken.cli.console import tell
 from semtoken.cli.journals import recorder_for
-from semtoken.cli.listening import LOOPBACK, gate_from_environment, warn_if_open, with_events
+from semtoken.cli.listening import LOOPBACK, warn_if_open, with_events
 from semtoken.cli.loading import by_kind, load_calibrator
 from semtoken.cli.model import ModelChoice, ModelOptions
 from semtoken.cli.parameters import Calibrators, Host, JournalUrl, Port
@@ -57,7 +57,7 @@ def serve(
         return
     from semtoken.models.prompts import how_to_ask, template_of
     from semtoken.web.calibrators import calibrator_slots
-    from semtoken.web.callers import hosts_for
+    from semtoken.web.callers import Gate, hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
@@ -81,7 +81,7 @@ def serve(
         offer,
         page=settings.server.page,
         recorder=recorder,
-        gate=gate_from_environment(),
+        gate=Gate.from_environment(),
         allowed_hosts=hosts_for(host, settings.server.allowed_hosts),
         limits=ServeLimits(round(settings.limits.request_mb * MEBIBYTE), settings.limits.connections),
     )

@@ -24,6 +24,7 @@ from semtoken.support.text import did_you_mean
 
 if TYPE_CHECKING:
     from semtoken.guarantees.auditing import AuditLimits
+    from semtoken.guarantees.journal.recording import RecordingRules
 
 NAME = "semtoken.toml"
 FORMER = "semtoken.yaml"
@@ -113,6 +114,14 @@ class JournalSection:
     seed: str = ""
     spool: str = ""
     """Folder for entries that the database does not have yet."""
+
+    @property
+    def recording(self) -> RecordingRules:
+        """The same without the address."""
+        from semtoken.guarantees.journal.recording import RecordingRules
+
+        texts = (self.texts, self.withhold, self.withhold_with or None)
+        return RecordingRules(*texts, self.sample, self.seed or None, path_of(self.spool))
 
 
 @dataclass(frozen=True)

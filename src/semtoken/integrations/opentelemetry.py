@@ -27,6 +27,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: E402
 
 if TYPE_CHECKING:
     from semtoken.guarantees.journal.watch import GuaranteeReport
+    from semtoken.web.recorder import AnswerRecorder
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 OK = 200
@@ -91,6 +92,16 @@ class EvaluationEvents:
     def emit(self, attributes: Attributes, context: Any = None) -> None:
         """Send one event with the attributes of `events.evaluation`, in the span of a context (the current one)."""
         self._logger.emit(event_name=EVENT, attributes=attributes, context=context, severity_number=SeverityNumber.INFO)
+
+
+def events_of(app: Any, recorder: AnswerRecorder | None, *, content: bool = False) -> EvaluationEvents:
+    """A server's application with `EvaluationEvents` in front, which also report the states of the guarantee that the
+    recorder watches.
+    """
+    events = EvaluationEvents(app, content=content)
+    if recorder is not None:
+        recorder.watch.on_state = events.tell_state
+    return events
 
 
 class _WatchedReply:

@@ -7,6 +7,7 @@ by a name of its own that points there, under that. Such requests carry a foreig
 from __future__ import annotations
 
 import hmac
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,6 +94,11 @@ class Gate:
     """The token that requests must carry. None: requests pass only from this machine, and only if `loopback_only`."""
     loopback_only: bool = False
     """True if the server answers to names of this machine only, so that no other one can reach it."""
+
+    @classmethod
+    def from_environment(cls) -> Gate:
+        """The gate with the token in SEMTOKEN_TOKEN, if that is set."""
+        return cls(os.environ.get("SEMTOKEN_TOKEN") or None)
 
     def check(self, scope: Mapping[str, Any], *, writes: bool = False, needs_token: bool = False) -> None:
         """Raise `ApiError` (401 or 403, with what to do) for a request that the rule refuses, by its ASGI scope.

@@ -17,6 +17,7 @@ from semtoken.web.callers import LOOPBACK_HOSTS, Gate
 if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.guarantees.journal.entries import JournalEntry, Recording
+    from semtoken.guarantees.journal.recording import RecordingRules
     from semtoken.guarantees.journal.watch import GuaranteeReport
     from semtoken.guarantees.journal.writer import JournalWriter
     from semtoken.web.review import GuaranteeWatch
@@ -63,6 +64,20 @@ class AnswerRecorder:
             logger.exception("An answer could not be made an entry of the journal")
             return
         self.writer.put(entry)
+
+
+def recorder_into(url: str, rules: RecordingRules, source: str, **about: Any) -> AnswerRecorder:
+    """The recorder that puts a server's answers into the journal at an address.
+
+    `source` is the command that serves, and `about` goes to `AnswerOrigin`.
+    """
+    from semtoken.guarantees.journal.recording import open_to_record
+    from semtoken.guarantees.journal.writer import JournalWriter
+    from semtoken.web.review import GuaranteeWatch
+
+    journal, recording = open_to_record(url, rules, source, **about)
+    writer = JournalWriter(journal, rules.spool, apart=True)
+    return AnswerRecorder(recording, writer, GuaranteeWatch(journal))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ store.py      `Journal`: open, add, read, delete, size, by URL
 spool.py      files that hold entries until the database has them
 writer.py     `JournalWriter`: takes entries without delay, and brings them into the database, which
               writer_process.py may do in a process of its own
+recording.py  a journal opened to record answers, by rules on what is kept of them
 keeper.py     answers of files, each of which goes into the journal once
 export.py     all entries under the names that files of scored answers have
 labels.py     people's labels: the queue of each, undo, agreement, and what a calibrator may be fitted on

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from semtoken.core.results import ScoredAnswer
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.entries import Recording
+from semtoken.guarantees.journal.recording import RecordingRules, open_to_record
 from semtoken.guarantees.journal.writer import JournalWriter
 
 
@@ -46,6 +48,25 @@ class AnswerKeeper:
             result, block or {}, applied=applied, prompt=question, question=question, identifier=name
         )
         self._writer.put(entry)
+
+
+@contextmanager
+def keeping(url: str, rules: RecordingRules, source: str, *, on_loss: Callable[[str], None]) -> Iterator[AnswerKeeper]:
+    """The keeper that puts answers into the journal at an address while the block runs.
+
+    `source` is the command that records. `on_loss` is called at the end with a sentence on each kind of entries that
+    the journal does not have.
+    """
+    journal, recording = open_to_record(url, rules, source)
+    writer = JournalWriter(journal, rules.spool)
+    writer.start()
+    try:
+        yield AnswerKeeper(recording, writer)
+    finally:
+        writer.close()
+        for loss in writer.losses:
+            on_loss(loss)
+        journal.close()
 
 
 def _identifier(*parts: object) -> str:
