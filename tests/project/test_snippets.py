@@ -409,7 +409,7 @@ def check_words(words: list[str]) -> None:
     """Raise if the command line would not take these words: unknown commands and options, values that are none."""
     given = Words(words)
     group = len(given.command) == 1 and given.command[0] in SUBCOMMANDS
-    if given.help or given.version or group or not given.command:
+    if given.flags & {"help", "version"} or group or not given.command:
         return
     program().parse_args(given.command, exit_on_error=False, print_error=False)
     read_settings(None, given.settings)

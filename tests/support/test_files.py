@@ -256,6 +256,13 @@ def test_json_that_cannot_be_written_again_is_refused(text: bytes, fault: str) -
         strict_json.parse_json(text)
 
 
+@each("text", ["[]", "null", "7", '"{}"', '{"a": NaN}', '{"a": 1', ""])
+def test_a_text_that_is_no_json_object_is_refused_by_its_name(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^fields under \[here\] must be a JSON object[:,] "):
+        strict_json.parse_object(text, "fields under [here]")
+    assert strict_json.parse_object('{"a": {"b": [1, null]}}', "it") == {"a": {"b": [1, None]}}
+
+
 @each("digits", [1, 19, 20, 21, 285, 299, 300, 301, 308, 309, 310, 315, 330])
 @each("before", ["", "[1, 22, ", '{"a": "' + 7 * "9" + '", "b": -'])
 def test_whole_numbers_are_read_unless_no_float_holds_them(digits: int, before: str) -> None:

@@ -21,6 +21,8 @@ from semtoken.version import __version__
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 SETTING = re.compile(r"--[a-z]+\.[a-z_-]+")
 """An option that is a key of semtoken.toml."""
+FLAGS = {"--verbose": "verbose", "-v": "verbose", "--help": "help", "-h": "help", "--version": "version"}
+"""The options of every command that take no value."""
 
 
 class Dash(str):
@@ -38,7 +40,7 @@ class Words:
         self.command: list[str] = []
         self.settings: list[str] = []
         self.config: Path | None = None
-        self.verbose = self.help = self.version = False
+        self.flags: set[str] = set()
         rest = iter(words)
         for word in rest:
             name, equals, value = word.partition("=")
@@ -48,12 +50,8 @@ class Words:
                 self.config = Path(value if equals else next(rest, ""))
             elif SETTING.fullmatch(name):
                 self.settings.append(word if equals else f"{word}={next(rest, '')}")
-            elif word in ("--verbose", "-v"):
-                self.verbose = True
-            elif word in ("--help", "-h"):
-                self.help = True
-            elif word == "--version":
-                self.version = True
+            elif word in FLAGS:
+                self.flags.add(FLAGS[word])
             else:
                 self.command.append(Dash(word) if word == "-" else word)
 
@@ -110,10 +108,10 @@ def _flush() -> None:
 def _run(words: Words) -> int:
     """Print the version or a help screen, or run the command, and return the exit status."""
     place = words.place
-    if words.version:
+    if "version" in words.flags:
         print(f"semtoken {__version__}")
         return 0
-    if words.help or not words.command or (place and len(words.command) == 1 and place[0] in SUBCOMMANDS):
+    if "help" in words.flags or not words.command or (place and len(words.command) == 1 and place[0] in SUBCOMMANDS):
         from semtoken.cli.help import help_of
 
         print(help_of(place))
@@ -142,7 +140,7 @@ def _run_command(words: Words) -> int:
     bound.apply_defaults()
     check_names(bound.arguments, words.command)
     outputs = check_outputs(bound.arguments, place)
-    if not words.verbose:
+    if "verbose" not in words.flags:
         quiet_libraries()
     status = command(*bound.args, **bound.kwargs)
     if outputs:

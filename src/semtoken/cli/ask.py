@@ -77,7 +77,7 @@ def ask(
     if missing := [path for path in image if not path.is_file()]:
         raise InvalidInputError(f"There is no image {missing[0]}.")
     from semtoken.guarantees.apply import plain_record
-    from semtoken.models.prompts import how_to_ask
+    from semtoken.models.prompts import about_images, how_to_ask
 
     settings = in_use.settings
     model = choice.with_settings(settings)
@@ -97,11 +97,7 @@ def ask(
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    seen = [{"type": "image", "path": str(path)} for path in image]
-    prompts: list[Any] = [
-        [{"role": "user", "content": [*seen, {"type": "text", "text": question}]}] if seen else asking.prompt(question)
-        for question in asked
-    ]
+    prompts: list[Any] = [about_images(question, image) if image else asking.prompt(question) for question in asked]
     answers = stc.generate(
         prompts,
         max_tokens,

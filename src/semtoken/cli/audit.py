@@ -178,13 +178,10 @@ def _audit_decisions(fitted: DecisionCalibrator, again: AskedAgain, in_use: Sett
     """A verdict for each question, and what other ways of asking changed."""
     from semtoken.decisions.audit_report import lines, plain_values
     from semtoken.decisions.auditing import audit as audited
-    from semtoken.decisions.comparing import sensitivity
 
     settings, required = in_use.settings.audit, in_use.settings.decisions.require
     found = audited(fitted, again.records, level=settings.level, required=required)
-    changes = [
-        one for how, records in again.variants.items() for one in sensitivity(fitted, again.records, records, how)
-    ]
+    changes = again.changes(fitted)
     broken = found.exceeded(settings.limits, required)
     for line in plain_values(found, broken, changes) if as_json else lines(found, broken, changes):
         print(json_line(line) if as_json else line)

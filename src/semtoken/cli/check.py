@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from semtoken.replies.checking import RankedAnswer, RankedReplies
     from semtoken.replies.checking.answers import CheckSettings
     from semtoken.replies.checking.finding import OpenedReplies
-    from semtoken.support.executors import Executor
 
 
 @Parameter(name="*")
@@ -88,6 +87,7 @@ def check(
     from semtoken.decisions.saved import is_decision
     from semtoken.guarantees.answer_records import are_scored
     from semtoken.replies.checking.finding import OpenedReplies
+    from semtoken.replies.checking.shards import check_by
     from semtoken.replies.checking.tables import field_table
     from semtoken.replies.formats.registry import format_named
 
@@ -123,7 +123,8 @@ def check(
     files = output is not None and "-" not in replies.sources and not (tokens or as_json)
     check_executor(executor, journal, files=files)
     with kept_answers(journal, in_use.settings.journal, "check") as keeper:
-        checked = _ranked(replies, settings, questions, output, load_executor(executor))
+        with counting("checking replies", None) as progress:
+            checked = check_by(load_executor(executor), replies, settings, questions, output, progress)
         # Before anything is kept or written: --strict is for jobs that must not go on with half of the replies.
         if of_replies.strict and checked.refused:
             raise InvalidInputError(f"{checked.not_scored}\nNothing was written.")
@@ -201,24 +202,6 @@ def _settings(
         temperature=None if endpoint.temperature == 1 else endpoint.temperature,
         answering_model=endpoint.answering_model or None,
     )
-
-
-def _ranked(
-    replies: OpenedReplies,
-    settings: CheckSettings,
-    questions: Path | None,
-    output: Path | None,
-    executor: Executor | None,
-) -> RankedReplies:
-    """The replies, ranked here or by an executor, whose files are beside the output."""
-    from semtoken.replies.checking.answers import rank_opened
-    from semtoken.replies.checking.shards import check_in_shards
-
-    with counting("checking replies", None) as progress:
-        if executor is None or output is None:
-            return rank_opened(replies, settings, questions, progress)
-        folder = output.with_name(f"{output.name}.shards")
-        return check_in_shards(settings, replies.sources, executor, folder, questions=questions, on_checked=progress)
 
 
 def _write(

@@ -88,10 +88,7 @@ def decide(
         server.announce("the items", in_use)
     load = partial(_asker, ModelOptions(model or ALMANAC, device).with_settings(in_use.settings), server)
     try:
-        if (by_ray := load_executor(in_use.settings.executor)) is not None:
-            written = job.run_in_shards(load, by_ray)
-        else:
-            written = job.run(load(), 1 if server is None else AT_ONCE)
+        written = job.run_by(load_executor(in_use.settings.executor), load, 1 if server is None else AT_ONCE)
     except (SemtokenError, OSError, KeyboardInterrupt):
         if count := job.kept():
             again = "the same command without --force" if overwrite else "the same command"

@@ -15,9 +15,8 @@ from semtoken.cli.parameters import BaseUrl, Calibrators, Host, JournalUrl, Port
 from semtoken.cli.server import named_server
 from semtoken.cli.settings import Count, Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInputError
 from semtoken.support.files.safe_files import MEBIBYTE
-from semtoken.support.files.strict_json import parse_json
+from semtoken.support.files.strict_json import parse_object
 
 if TYPE_CHECKING:
     from semtoken.web.proxy.settings import ProxySettings
@@ -79,7 +78,7 @@ def proxy(
         hold=settings.proxy.hold_seconds,
         decisions=settings.decisions.route,
         decision_requests=settings.decisions.concurrency,
-        decision_fields=_fields(settings.decisions.request_fields),
+        decision_fields=parse_object(settings.decisions.request_fields, "request_fields under [decisions]"),
         max_request_bytes=round(limits.request_mb * MEBIBYTE),
         max_scored_bytes=round(limits.reply_mb * MEBIBYTE),
         max_scored_tokens=limits.scored_tokens,
@@ -147,16 +146,6 @@ def _application(
 def _has_page(settings: Settings) -> bool:
     """Return True if the page is shown: not where answers may be hidden, because it streams them."""
     return settings.server.page and not settings.calibration.abstain_text
-
-
-def _fields(text: str) -> dict[str, Any]:
-    try:
-        fields = parse_json(text.encode())
-    except ValueError as error:
-        raise InvalidInputError(f"request_fields under [decisions] must be a JSON object: {error}") from error
-    if not isinstance(fields, dict):
-        raise InvalidInputError(f"request_fields under [decisions] must be a JSON object, got {text:.60}.")
-    return fields
 
 
 def _announce(address: Address, asking: ProxySettings, *, page: bool) -> None:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.comparing import Sensitivity, sensitivity
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.records import DecisionRecord, read_decisions
 from semtoken.decisions.remote import Asker
@@ -29,6 +30,11 @@ class AskedAgain:
     """Answers to the unchanged questions."""
     variants: Mapping[str, Sequence[DecisionRecord]]
     """Answers to questions that were asked in another way, by what was different, such as "in other words"."""
+
+    def changes(self, calibrator: DecisionCalibrator) -> list[Sensitivity]:
+        """The changes that each other way of asking made; see `semtoken.decisions.comparing.sensitivity`."""
+        ways = self.variants.items()
+        return [one for how, records in ways for one in sensitivity(calibrator, self.records, records, how)]
 
 
 def ask_again(

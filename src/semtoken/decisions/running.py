@@ -176,6 +176,10 @@ class DecisionJob:
                     written += 1
         return written
 
+    def run_by(self, executor: Executor | None, load: Callable[[], Asker], at_once: int) -> int:
+        """Run the job by an executor, or without one in this process, as `run_in_shards` and `run` do."""
+        return self.run(load(), at_once) if executor is None else self.run_in_shards(load, executor)
+
     def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
         """Run the job in several processes or on machines that see the files at the same paths; returns how many lines.
 

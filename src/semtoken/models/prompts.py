@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +83,12 @@ def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
     if getattr(tokenizer, "chat_template", None):
         return replace(BARE, chat=True)
     return replace(PROMPTS["tqa"], normalization=None)
+
+
+def about_images(question: str, images: Sequence[Path]) -> list[Mapping[str, Any]]:
+    """The message of a user who shows images and asks a question about them."""
+    seen = [{"type": "image", "path": str(path)} for path in images]
+    return [{"role": "user", "content": [*seen, {"type": "text", "text": question}]}]
 
 
 def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bool = True) -> PromptFormat:

@@ -21,6 +21,7 @@ from semtoken.replies.checking.answers import (
     RankedReplies,
     RefusedReply,
     check_found,
+    rank_opened,
     ranked,
 )
 from semtoken.replies.checking.doubts import Doubt
@@ -37,6 +38,21 @@ NO_TOKENS = "another process checked the reply, and sent no tokens"
 def checker(settings: CheckSettings) -> Check:
     """The function that checks one reply, as `check_found`."""
     return partial(check_found, settings=settings)
+
+
+def check_by(
+    executor: Executor | None,
+    replies: OpenedReplies,
+    settings: CheckSettings,
+    questions: Path | None,
+    output: Path | None,
+    on_checked: Callable[[int], None] = lambda count: None,
+) -> RankedReplies:
+    """Rank replies in this process, or by an executor, whose files are beside the output meanwhile."""
+    if executor is None or output is None:
+        return rank_opened(replies, settings, questions, on_checked)
+    folder = output.with_name(f"{output.name}.shards")
+    return check_in_shards(settings, replies.sources, executor, folder, questions=questions, on_checked=on_checked)
 
 
 def check_in_shards(

@@ -15,6 +15,7 @@ from typing import IO, Any, NoReturn, cast
 
 import msgspec
 
+from semtoken.errors import InvalidInputError
 from semtoken.support.files.safe_files import bounded_lines, reading_errors
 
 LONGEST_NUMBER = 20  # characters of one that messages show
@@ -75,6 +76,17 @@ def parse_json(text: bytes | str) -> Any:
         raise ValueError(f"not JSON: {said} at {place}column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not usable JSON: nested too deeply") from error
+
+
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """Parse a JSON object, which messages call `what`; `InvalidInputError` if the text holds none, as `parse_json`."""
+    try:
+        value = parse_json(text.encode())
+    except ValueError as error:
+        raise InvalidInputError(f"{what} must be a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"{what} must be a JSON object, got {text:.60}.")
+    return value
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
