@@ -26,7 +26,7 @@ os.environ["SEMTOKEN_ENGINE_KEY"] = MASTER
 def main(
     engine: Annotated[str, typer.Argument(help=f"One of {', '.join(ENGINES)}; `table` writes the table alone.")],
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder with the dequantised weights. [default: SmolLM2, fetched]")
+        Path | None, typer.Option(help="Folder with the dequantized weights. [default: SmolLM2, fetched]")
     ] = None,
     gguf: Annotated[
         Path | None, typer.Option(help="The same weights for llama-server. [default: those of the folder]")

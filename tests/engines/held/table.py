@@ -35,7 +35,7 @@ HEAD = """# Engines' numbers, held against the model's own
 
 This page is written by `python -m tests.engines.held`. It starts an engine, asks it, and compares each
 log-probability that semtoken reads with transformers in float32, teacher-forced on the reply's tokens with the same
-weights (SmolLM2-135M-Instruct, Q4_1, dequantised to float32 for both). `raw` is the model's own distribution,
+weights (SmolLM2-135M-Instruct, Q4_1, dequantized to float32 for both). `raw` is the model's own distribution,
 `processed` the one after bias, penalties, temperature, top-k and top-p. Requests with the same verdict share a row,
 with the smallest and largest of their differences: each is the largest at a token, in nats. In `client-gone` the client
 left a stream of 200 tokens. Beside each table stands what `semtoken doctor --quick` says. The default tests replay all.
