@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from semtoken.decisions import Answer, ReadingOptions
+from semtoken.decisions.question_files import read_questions
 from semtoken.decisions.records import answer_values
-from semtoken.decisions.running import read_questions
 from tests.cli.run import invoke_in
 from tests.decisions.made_up import verdicts_in
 from tests.decisions.servers import answering

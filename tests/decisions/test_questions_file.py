@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.decisions.running import read_questions
+from semtoken.decisions.question_files import read_questions
 from semtoken.errors import InvalidInputError
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from semtoken.bench.settings import read_settings
 from semtoken.cli.settings import read_settings as read_toml
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.decisions.running import read_questions
+from semtoken.decisions.question_files import read_questions
 from semtoken.errors import InvalidInputError, ModelError, SemtokenError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.calibrator import Calibrator

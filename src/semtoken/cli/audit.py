@@ -160,7 +160,7 @@ def _asked_again(
 ) -> AskedAgain:
     """The answers of a server to the labeled items, as the calibrator of a folder had them asked, and in other ways."""
     from semtoken.decisions.asking_again import ask_again, kept_until_asked
-    from semtoken.decisions.running import read_questions
+    from semtoken.decisions.question_files import read_questions
 
     server.announce("the labeled items", in_use)
     ask, most = server.ask(), in_use.settings.audit.variants

@@ -62,7 +62,8 @@ def decide(
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import DecisionJob, read_questions
+    from semtoken.decisions.question_files import read_questions
+    from semtoken.decisions.running import DecisionJob
 
     # a model that is named without an address is one to load here
     of_server = base_url is not None or model is None

@@ -3,6 +3,7 @@
     questions.py -> prompts.py -> spellings.py -> reading.py -> deciding.py -> answers.py
 
 questions.py         Predicate, Choice, Score, their options, and how probabilities are read
+question_files.py    files of questions, as people write them
 prompts.py           the options in each of their orders, and the prompts, as texts and as tokens
 spellings.py         how options are spelled in tokens, and how probable each spelling makes its option
 reading.py           these probabilities, read with a model in this process

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
-from semtoken.decisions.deciding import as_question, decide_about
+from semtoken.decisions.deciding import decide_about
 from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.records import AskedQuestion, answer_values, first_line, records_of
 from semtoken.decisions.remote import Asker
@@ -27,42 +27,11 @@ from semtoken.support.files.safe_files import (
     check_rereadable,
     check_writable,
     locked,
-    read_file,
     reading_errors,
     replace_text,
 )
 from semtoken.support.files.strict_json import JsonLine, dump_json, parse_json, read_json_lines
-from semtoken.support.files.texts import read_yaml
-from semtoken.support.plain_values import json_or_none
 from semtoken.support.text import with_noun
-
-
-def read_questions(path: Path) -> dict[str, Question]:
-    """Read questions by name from a YAML or JSON file; `InvalidInputError` if it cannot be read or holds none."""
-    try:
-        return _questions_of(path)
-    except InvalidInputError as error:
-        # Looked at last, since a question may have the name "state", too.
-        first = json_or_none(read_file(path).partition(b"\n")[0])
-        if not isinstance(first, dict) or "state" not in first:
-            raise
-        raise InvalidInputError(f"{path} holds items, not questions: the file of questions comes first.") from error
-
-
-def _questions_of(path: Path) -> dict[str, Question]:
-    questions = read_yaml(path)
-    if not isinstance(questions, dict) or not questions:
-        raise InvalidInputError(f"{path} must hold questions by their names.")
-    return {str(name): _question(path, str(name), question) for name, question in questions.items()}
-
-
-def _question(path: Path, name: str, record: Any) -> Question:
-    try:
-        return as_question(record, name)
-    except InvalidInputError as error:
-        place = ".".join(str(part) for part in getattr(error, "place", ()) if part != name)
-        field = f", {place}" if place else ""
-        raise InvalidInputError(f"{path}, question {name!r}{field}: {str(error).rstrip('.')}.") from error
 
 
 def are_items(source: Path) -> bool:

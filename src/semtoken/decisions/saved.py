@@ -9,6 +9,7 @@ from typing import Any
 
 from semtoken.decisions.answers import Answer
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.question_files import read_questions
 from semtoken.decisions.questions import READ_AS_USUAL, Choice, Option, Predicate, Question, ReadingOptions, Score
 from semtoken.decisions.records import (
     DecisionRecord,
@@ -19,7 +20,6 @@ from semtoken.decisions.records import (
     records_of,
     unwrapped,
 )
-from semtoken.decisions.running import read_questions
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import IDS
