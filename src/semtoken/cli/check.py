@@ -93,15 +93,8 @@ def check(
 
     options = {**typed_options(of_replies), "--schema": schema, "--json": as_json}
     if are_scored(Path(paths[0])):
-        if of_replies.journal is not None:  # the general message below says only that it has no effect, and not why
-            raise UsageError(
-                "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
-                "the saved replies themselves, or leave it out."
-            )
-        refuse_useless({**options, "--questions": questions, "--labels": labels}, "on answers that are scored already")
-        if output is None or output.suffix.lower() != ".html":
-            raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
-        _write_scored([Path(path) for path in paths], output, calibrator)
+        typed = {**options, "--questions": questions, "--labels": labels}
+        _write_scored([Path(path) for path in paths], output, calibrator, typed)
         return
     if of_replies.format is not None:  # a name that there is not is no fault of the replies
         format_named(of_replies.format)
@@ -135,9 +128,7 @@ def check(
     fields = None if schema is None else [row for row in field_table(checked) if row["error"] is None]
     try:
         if as_json:
-            records = [answer.to_dict() for answer in checked.answers[:limit]] if fields is None else fields[:limit]
-            for record in records:
-                print_json(record)
+            _print_records(checked, fields, limit)
         elif fields is None:
             _show_answers(checked, limit, calibrated=calibrated, tokens=tokens)
         else:
@@ -153,10 +144,21 @@ def check(
             _write(checked, output, replies.sources, questions, limit, fields)
 
 
-def _write_scored(paths: Sequence[Path], output: Path, calibrator: Path | None) -> None:
+def _write_scored(
+    paths: Sequence[Path], output: Path | None, calibrator: Path | None, options: Mapping[str, object]
+) -> None:
+    """Write the page of answers that are scored already; `UsageError` for options of saved replies."""
     from semtoken.support.files.safe_files import replace_text
     from semtoken.web.page.scored import page_of_scored
 
+    if options["--journal"] is not None:  # the general message below says only that it has no effect, and not why
+        raise UsageError(
+            "--journal keeps the tokens that a model was unsure of, and a file of scored answers has none: give "
+            "the saved replies themselves, or leave it out."
+        )
+    refuse_useless(options, "on answers that are scored already")
+    if output is None or output.suffix.lower() != ".html":
+        raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
     page = page_of_scored(paths, calibrator)
     replace_text(output, page.html)
     _tell_lost(page.lost_images)
@@ -249,6 +251,13 @@ def _how_to_label(
     options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
     again = join(["check", *sources, *options])
     return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
+
+
+def _print_records(checked: RankedReplies, fields: Sequence[Mapping[str, Any]] | None, limit: int) -> None:
+    """Print the most doubtful answers, or fields, as JSON lines."""
+    answers = (answer.to_dict() for answer in checked.answers[:limit])
+    for record in answers if fields is None else fields[:limit]:
+        print_json(record)
 
 
 def _show_answers(checked: RankedReplies, limit: int, *, calibrated: bool, tokens: bool) -> None:
