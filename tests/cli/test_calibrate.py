@@ -104,6 +104,9 @@ def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_
     assert wanted.min_log_score != without.min_log_score
     refused = semtoken("calibrate", source, "-o", tmp_path / "none", "--guarantee", "miss_rate", *unlabeled)
     assert_told(refused, "--unlabeled has no effect", status=2)
+    labeled, three = write_lines(tmp_path / "few.jsonl", rows[:300]), write_lines(tmp_path / "three.jsonl", further[:3])
+    refused = semtoken("calibrate", labeled, "-o", tmp_path / "none", "--unlabeled", three)
+    assert_told(refused, "three.jsonl has no effect: at least 200 answers without labels", "there are 3.", status=2)
 
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:

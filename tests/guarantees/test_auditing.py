@@ -103,6 +103,8 @@ def test_a_question_that_is_repeated_is_no_more_evidence_than_once() -> None:
         assert repeated.verdict == once.verdict == "cannot be told" and repeated.seen == Share(wrong, 3)
         assert (repeated.n_labeled, repeated.n_repeated, repeated.drift) == (3, 27, once.drift)
         assert "27 further labels are left out: they are of answers to the same questions." in repeated.remarks()
+        one_more = audit_answers(applied.calibrator, same[:4]).remarks()
+        assert "1 further label is left out: it is of answers to the same questions." in one_more
         assert audit_answers(applied.calibrator, [replace(a, record={}) for a in same]).verdict != "cannot be told"
 
 

@@ -100,7 +100,8 @@ class AnswersAudit:
         elif self.calibrator.guarantees:
             yield NO_LABELS
         if self.n_repeated:
-            yield f"{self.n_repeated:,} further labels are left out: they are of answers to the same questions."
+            are = "labels are left out: they are" if self.n_repeated > 1 else "label is left out: it is"
+            yield f"{self.n_repeated:,} further {are} of answers to the same questions."
         if self.repeats_fit:
             yield REPEATS_FIT
         if self.models_sentence:

@@ -114,8 +114,8 @@ def read_unlabeled(path: Path, answers: Sequence[AnswerRecord], label: str = "co
     n = len(further) + sum(answer.correct is None for answer in answers)
     if n < FEWEST_UNLABELED:
         raise InvalidInputError(
-            f"--unlabeled has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and "
-            f"there are {n}. Give more, or leave it out."
+            f"{path} has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and there "
+            f"are {n}. Give more, or leave it out."
         )
     return further
 
@@ -217,7 +217,9 @@ def check_folders(directory: Path, groups: Sequence[AnswerGroup] = (), *, overwr
 
 
 def save_groups(fitted: Sequence[FittedGroup], directory: Path, *, overwrite: bool = False) -> None:
-    """Write the calibrator of each group, with its report, into its folder in a directory, or none of them.
+    """Write the calibrator of each group, with its report, into its folder in a directory.
+
+    Without `overwrite` nothing is written if any of it would replace something.
 
     Raises
     ------

@@ -152,12 +152,12 @@ class InUse(CalibratorInUse):
 
     @property
     def in_words(self) -> str:
-        """Which calibrator it is, since when it decides, and what it guarantees, on one line."""
+        """Its checksum, the time since which it decides, its labels and its guarantee, on one line."""
         facts = (f"calibrator {self.checksum[:12]}", f"since {when(self.since)[:16]}", f"{self.n} labels")
         return "  ".join((*facts, self.guarantee))
 
     def to_dict(self) -> dict[str, Any]:
-        """Which calibrator it is, since when it decides, and what it guarantees, as plain values."""
+        """The same as plain values."""
         return {"checksum": self.checksum, "since": when(self.since), "n": self.n, "guarantee": self.guarantee}
 
 
