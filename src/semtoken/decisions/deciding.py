@@ -105,7 +105,7 @@ def decide_about(
 def as_question(question: Any, name: Any = None) -> Question:
     """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format.
 
-    Who writes a question by hand may write the values of its choices alone, `["calm", "angry"]`.
+    Of a question written by hand, `choices` may be the values alone, `["calm", "angry"]`.
     """
     if isinstance(question, Predicate | Choice | Score):
         return question

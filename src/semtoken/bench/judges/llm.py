@@ -134,7 +134,7 @@ class LLMJudge(JudgeBase):
 
     @property
     def spent_sentence(self) -> str:
-        """What its verdicts took, as a sentence: new replies with their tokens, and replies from disk."""
+        """The cost of its verdicts as a sentence: new replies with their tokens, and replies from disk."""
         spent = self.spent
         return (
             f"{self.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "

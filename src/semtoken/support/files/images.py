@@ -141,7 +141,7 @@ def on_paper(picture: Any) -> Any:
 
 
 def _shades(picture: Any, *, inverted: bool) -> Any:
-    """The shades uint8 [height, width] of a grey image of 16 or 32 bits or of real numbers.
+    """The shades uint8 [height, width] of a gray image of 16 or 32 bits or of real numbers.
     Black is 0 and white the largest number of the fewest bits that hold all of it (8, 10, 12, 14 or 16), or 1 for real
     numbers up to 1. Where there are numbers below 0 or beyond 16 bits, the darkest is black and the lightest white.
     """

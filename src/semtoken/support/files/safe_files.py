@@ -57,10 +57,6 @@ def reading_errors(path: Path) -> Iterator[None]:
         raise InvalidInputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
-SQLITE = b"SQLite format 3\0"
-"""The first bytes of a database."""
-
-
 def check_writable(path: Path) -> None:
     """Raise `InvalidInputError` unless a file can be written there. Nothing is changed."""
     if path.is_dir():
@@ -89,8 +85,12 @@ def check_rereadable(path: Path) -> None:
         raise InvalidInputError(f"{path} is a pipe, and this is read more than once: write it into a file first.")
 
 
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a database."""
+
+
 def is_sqlite(path: Path) -> bool:
-    """Whether a file begins as those of SQLite do; false for a pipe, of which what is read would be missing later."""
+    """Return True if a file begins as those of SQLite do. A pipe is not looked into: what is read would be gone."""
     try:
         if not path.is_file():
             return False
