@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import csv
+import gzip
+import io
 import json
 import math
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies.checking import rank_replies
-from semtoken.replies.formats.within import DEEPEST
+from semtoken.replies.formats.within import DEEPEST, branches, replies_within
 from tests.replies.made import chat_reply
 from tests.replies.test_ends_of_answers import item, streamed
 
@@ -208,6 +211,17 @@ def test_replies_in_the_cells_of_a_table_are_read_with_their_questions(ending: s
     assert found["a"].question == "Capital of Norway?" and found["b"].response.text == "Bergen"
 
 
+def test_a_table_from_standard_input_or_in_gzip_is_to_be_saved_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "table.parquet.gz"
+    packed.write_bytes(gzip.compress(b"PAR1"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"PAR1")))
+    for source in (str(packed), "-"):
+        with pytest.raises(SemtokenError, match="save it as a file of its own"):
+            rank_replies([source])
+
+
 HEADS = {
     "-i": "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
     "-v": "* Connected to localhost\n> POST /v1/chat/completions HTTP/1.1\n>\n< HTTP/1.1 200 OK\n<\n",
@@ -310,6 +324,41 @@ def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
         found = rank_replies([str(path)])
         assert {answer.id: answer.text for answer in found.answers} == {"q1": "Oslo", "q2": "Bergen", "q3": "Oslo"}
         assert [answer.text for answer in score_reply(value)] == ["Oslo", "Bergen", "Oslo"]
+
+
+def test_replies_side_by_side_in_each_of_several_runs_keep_their_questions() -> None:
+    runs = [{"turns": [{"question": f"{run}{turn}?", "reply": REPLY} for turn in "xy"]} for run in "ab"]
+    for value in ({"runs": runs}, {"runs": json.dumps(runs)}):
+        assert [answer.question for answer in score_reply(value)] == ["ax?", "ay?", "bx?", "by?"]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_many_streams_in_one_value_take_time_in_proportion_to_their_number(as_text: bool) -> None:
+    def seconds(streams: int) -> float:
+        entries = [
+            {"event": {"id": f"s{i}", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}}]}}
+            for i in range(streams)
+            for _ in range(2)
+        ]
+        value = {"log": json.dumps(entries) if as_text else entries}
+        start = time.process_time()
+        assert len(found := replies_within(value)) == len(branches(value, found)) == streams
+        return time.process_time() - start
+
+    assert min(seconds(2_000) for _ in range(2)) < 30 * max(min(seconds(200) for _ in range(3)), 0.005)
+
+
+@pytest.mark.parametrize("number", ["-1_0", " -0.5", "0x1", "1" * 100_000 + "x"])
+def test_a_text_that_is_no_number_of_json_is_no_log_probability(number: str) -> None:
+    start = time.process_time()
+    with pytest.raises(SemtokenError, match="must be a number"):
+        score_reply(chat_reply("Oslo", [one | {"logprob": number} for one in ITEMS]))
+    assert time.process_time() - start < 10
+
+
+def test_bytes_that_repeat_the_text_of_their_token_are_not_base64() -> None:
+    with pytest.raises(SemtokenError, match="bytes must be a list of numbers"):
+        score_reply(chat_reply("that", [item("that", 0.8) | {"bytes": "that"}]))
 
 
 def test_a_reply_without_numbers_beside_others_is_not_lost(tmp_path: Path) -> None:

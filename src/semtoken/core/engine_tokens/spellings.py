@@ -223,7 +223,7 @@ def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
     text = optional(as_text, _first(item, TEXT), f"{where}.token")
     token_id = optional(as_id, _first(item, ID), f"{where}.id")
     spelled = item.get("bytes")
-    if isinstance(spelled, str):  # Go's and .NET's clients write bytes so
+    if isinstance(spelled, str) and spelled != text:  # Go's and .NET's clients write bytes in base64
         spelled = _from_base64(spelled)
     spelled = optional(as_bytes, spelled, f"{where}.bytes")
     return token_named(log_prob, text, token_id, spelled)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from semtoken.clustering.tokenizers import REPLACEMENT
@@ -15,6 +15,10 @@ NOT_GIVEN = -9999.0
 """Stands for a log-probability that the engine did not give; vLLM and SGLang write it themselves."""
 ABOVE_ZERO = 1e-3
 """The most by which rounding may lift a log-probability above 0."""
+
+
+WRITTEN_NUMBER = re.compile(r"-?(\d+(\.\d*)?(e[-+]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+"""A number as a text: the JSON of Protobuf writes "-Infinity" and "NaN" so, and some APIs all numbers."""
 
 
 def is_given(log_prob: float) -> bool:
@@ -249,9 +253,8 @@ def as_log_prob(value: Any, where: str) -> float:
 
 def log_prob_or_none(value: Any, where: str) -> float | None:
     """Return a log-probability as `as_log_prob` does; None for null, NaN and infinity, where it is missing."""
-    if isinstance(value, str):  # the JSON of Protobuf writes "-Infinity" and "NaN", and some APIs all numbers so
-        with suppress(ValueError):
-            value = float(value)
+    if isinstance(value, str) and WRITTEN_NUMBER.fullmatch(value):
+        value = float(value)
     if value is None or (isinstance(value, float) and (math.isnan(value) or value == math.inf)):
         return None
     return as_log_prob(value, where)

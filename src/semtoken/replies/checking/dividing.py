@@ -146,6 +146,9 @@ def _of_text(where: str, name: str, text: str) -> Iterator[FoundReply]:
 
 def _of_table(where: str, name: str) -> Iterator[FoundReply]:
     """The replies in the cells of a table, one a row; a fault if the first row holds none."""
+    if not Path(where).is_file() or where.lower().endswith(".gz"):  # it is read by its name, and from its end
+        yield FoundReply(where, name, fault="It is a table: save it as a file of its own, not compressed.")
+        return
     try:
         for i, record in enumerate(read_records(Path(where))):
             inside = [] if record.fault else replies_inside(record.fields)

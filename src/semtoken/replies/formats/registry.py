@@ -173,9 +173,7 @@ def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
 
 
 def form_of(value: RawReply) -> tuple[bool, type[Shape] | None]:
-    """Whether a value is only a chunk; and the shape of a reply by its fields, None if it has none of the known
-    ones.
-    """
+    """True if a value is only a chunk; and the shape of a reply by its fields, None if no known one fits."""
     return is_chunk(value), shape_of([value])
 
 
@@ -206,7 +204,7 @@ ENDLESS = (LANGCHAIN, LEGACY, "responseId")
 
 
 def stream_of(value: RawReply) -> tuple[str, Any] | None:
-    """What all chunks of its stream share, for a value that may be one of them; None for any other.
+    """The name that all chunks of a stream share, for a value that may be one of them; None for any other.
 
     The last chunk of some streams has the form of a whole reply (`ends_stream`): it belongs to those before it.
     """
@@ -250,14 +248,17 @@ def begins_another(chunk: RawReply, first: RawReply, last: RawReply, ended: Set[
 
     `ended` are their choices that have ended: some servers give all streams one id.
     """
-    if stream_of(first) is None:
+    shared = stream_of(first)
+    if shared is None:
         return True
     if chunk.get("choices") == [] and "choices" in last:  # the usage, under whatever id
         return False
+    if stream_of(chunk) != shared or not ended.isdisjoint(choices_of(chunk)):
+        return True
+    if "choices" in chunk or not ends_stream(last):
+        return False
     # After the end of the answer chunks may come that add nothing to it, such as the one with the usage.
-    adds = _is_event(chunk) or _writes(chunk) or ends_stream(chunk)
-    closed = "choices" not in chunk and adds and ends_stream(last)
-    return stream_of(chunk) != stream_of(first) or closed or not ended.isdisjoint(choices_of(chunk))
+    return _is_event(chunk) or _writes(chunk) or ends_stream(chunk)
 
 
 def choices_of(chunk: RawReply, *, ended: bool = False) -> set[str]:

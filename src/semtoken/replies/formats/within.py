@@ -8,8 +8,8 @@ and nothing says which is meant, the paths and forms are named.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from semtoken.core.engine_tokens.passes import steps_in_files
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import BEST, CHOSEN, NUMBER, TEXT, steps_from_items
 from semtoken.core.engine_tokens.token_names import MARKUP
+from semtoken.core.engine_tokens.top_steps import WRITTEN_NUMBER
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
@@ -38,11 +39,11 @@ NUMBERS = frozenset((*NUMBER, *CHOSEN, "output_token_logprobs", "prob", "top_pro
 SAID = ("content", "text", "output_text", "generated_text", "completion", "answer", "response", "output")
 """Fields whose text may be what the first of the tokens spell, since engines cut an answer at a stop string."""
 ASKED = ("prompt", "prompt_logprobs", "input", "inputs", "input_tokens", "prefill")
-"""Members that tell what a model read: tokens there are no answer."""
+"""Members that hold the text a model read: tokens there are no answer."""
 WRAPPED = "generatedToken"
 """The member of AI21's items that names the token."""
 ENDS = ("finish_reason", "finishReason", "stop_reason")
-TOLD = (*NUMBER, *BEST)
+WITH_NUMBER = (*NUMBER, *BEST)
 """Fields of an item of which one has the chosen token's number."""
 AROUND = 4
 """The number of objects around a list of tokens that are searched for its text."""
@@ -59,7 +60,7 @@ class Found(NamedTuple):
     around: tuple[Any, ...] = ()
     """The values around it, from the outside in."""
     is_chunk: bool = False
-    """Whether it is a chunk of a stream, alone."""
+    """True if it is a chunk of a stream, alone."""
 
     @property
     def said(self) -> str:
@@ -79,7 +80,7 @@ def replies_within(value: Any) -> list[Found]:
 
     `InvalidInputError` if it holds different ones that do not stand side by side.
     """
-    found = _with_streams(value, list(_shaped(value, (), ())))
+    found = _with_streams(list(_shaped(value, (), ())))
     if not any(_is_telling(one) for one in found):
         # Some exports keep the numbers apart from the reply: a known shape without any may have them beside it.
         found = list(_loose(value, (), ())) or found
@@ -97,22 +98,32 @@ def branches(value: Any, found: Sequence[Found]) -> list[tuple[str | int, Any]]:
     holder = _at(value, found[0].path[:shared])
     names = dict.fromkeys(one.path[shared] for one in found)
     # Of a stream whose chunks stand one by one, an element has the first alone.
-    spread = (one for one in found if isinstance(one.reply, list) and not isinstance(_at(value, one.path), list))
+    listed = (one for one in found if isinstance(one.reply, list))
+    spread = (one for one in listed if not isinstance(_at(holder, one.path[shared:]), list))
     streams = {one.path[shared]: one.reply for one in spread}
     return [(name, streams[name] if name in streams else _unpacked(holder[name])) for name in names]
 
 
 def _resolved(value: Any, found: list[Found], begin: int) -> list[Found]:
-    """The replies that are meant: all that stand side by side, in a list or as all members of an object."""
+    """The replies that are meant: all that stand side by side, in a list or as all members of an object.
+
+    `value` stands at the first `begin` parts of their paths, and so does the first of the values around them.
+    """
     shared = _shared(found, begin) if len(found) > 1 else None
     if shared is None:
         return found
-    holder = _at(value, found[0].path[:shared])
-    names = list(dict.fromkeys(one.path[shared] for one in found))
-    if not isinstance(holder, Mapping) or (len(names) == len(holder) and len({one.shape for one in found}) == 1):
-        groups = [[one for one in found if one.path[shared] == name] for name in names]
+    holder = _at(value, found[0].path[begin:shared])
+    groups: dict[str | int, list[Found]] = {}
+    for one in found:
+        groups.setdefault(one.path[shared], []).append(one)
+    if not isinstance(holder, Mapping) or (len(groups) == len(holder) and len({one.shape for one in found}) == 1):
+        below = shared + 1
         return [
-            one._replace(around=one.around[shared + 1 :]) for group in groups for one in _resolved(value, group, shared)
+            meant
+            for name, group in groups.items()
+            for meant in _resolved(
+                holder[name], [one._replace(around=one.around[below - begin :]) for one in group], below
+            )
         ]
     meant = _once([one for one in found if _is_telling(one)] or found)
     if len(meant) > 1:
@@ -167,7 +178,6 @@ def opened(value: Any) -> Any:
     return value
 
 
-WRITTEN_NUMBER = re.compile(r"-?(\d+\.?\d*(e[-+]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types of values in JSON that hold no others; to ask for an exact type is much faster."""
 
@@ -217,10 +227,10 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
             yield from _shaped(inner, (*path, name), (*around, value))
 
 
-def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
+def _with_streams(found: list[Found]) -> list[Found]:
     """The replies with chunks of one stream, which follow each other, as one reply."""
     if not any(one.is_chunk for one in found):
-        return list(found)
+        return found
     streams: list[list[Found]] = []
     ended: set[str] = set()
     for one in found:
@@ -232,20 +242,23 @@ def _with_streams(value: Any, found: Sequence[Found]) -> list[Found]:
             ended = set()
         streams[-1].append(one)
         ended |= choices_of(chunk, ended=True)
+    below = Counter(one.path[:depth] for one in found for depth in range(len(one.path) + 1))
     return [
-        _stream_in(value, chunks, found) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
+        _stream_in(chunks, below) if chunks[0].path and is_stream([one.reply for one in chunks]) else chunks[0]
         for chunks in streams
     ]
 
 
-def _stream_in(value: Any, chunks: Sequence[Found], found: Sequence[Found]) -> Found:
-    """The stream of some chunks; where they are a list, with all that stands in it, such as an error."""
-    first, path = chunks[0], chunks[0].path[:-1]
-    holder = _at(value, path)
-    listed = isinstance(holder, list) and all(isinstance(each, Mapping) for each in holder)
+def _stream_in(chunks: Sequence[Found], below: Mapping[Path, int]) -> Found:
+    """The stream of some chunks; where they are a list, with all that stands in it, such as an error.
+
+    `below` has the number of replies and chunks at each path or below it.
+    """
+    first, path, holder = chunks[0], chunks[0].path[:-1], chunks[0].around[-1]
     # All that the list holds are these chunks; others in it say nothing of a stream, or report an error.
-    alone = len(chunks) == sum(one.path[: len(path)] == path for one in found)
-    if listed and alone and all(one.path[:-1] == path for one in chunks):
+    alone = len(chunks) == below[path]
+    listed = alone and isinstance(holder, list) and all(isinstance(each, Mapping) for each in holder)
+    if listed and all(one.path[:-1] == path for one in chunks):
         return Found(path, holder, None, first.around[:-1])
     return Found(first.path, [one.reply for one in chunks], None, first.around)
 
@@ -313,12 +326,12 @@ def _are_items(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(isinstance(item, Mapping) and _names_token(item) for item in value)
-        and any(isinstance(item[name], float | int | list) for item in value for name in TOLD if name in item)
+        and any(isinstance(item[name], float | int | list) for item in value for name in WITH_NUMBER if name in item)
     )
 
 
 def _names_token(item: RawReply) -> bool:
-    return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in TOLD)
+    return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in WITH_NUMBER)
 
 
 def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
