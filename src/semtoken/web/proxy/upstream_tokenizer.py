@@ -92,7 +92,7 @@ def tokenizer_here(model: str) -> str | None:
 def ids_and_tokenizer(
     wanted: str, upstream: str, tokenizer: str | None, say: Callable[[str], None] = lambda sentence: None
 ) -> tuple[bool, str | None]:
-    """Whether to ask a server for ids of tokens, and the tokenizer that reads them: as given, else by what vLLM serves.
+    """True if a server is to be asked for ids of tokens, and the tokenizer that reads them: as given, else vLLM's own.
 
     `wanted` is "yes", "no" or "auto"; `say` is called with a sentence on what was found.
     """
