@@ -120,8 +120,14 @@ class JournalSection:
         """The same without the address."""
         from semtoken.guarantees.journal.recording import RecordingRules
 
-        texts = (self.texts, self.withhold, self.withhold_with or None)
-        return RecordingRules(*texts, self.sample, self.seed or None, path_of(self.spool))
+        return RecordingRules(
+            texts=self.texts,
+            withhold=self.withhold,
+            withhold_with=self.withhold_with or None,
+            sample=self.sample,
+            seed=self.seed or None,
+            spool=path_of(self.spool),
+        )
 
 
 @dataclass(frozen=True)
