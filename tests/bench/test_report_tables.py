@@ -189,7 +189,7 @@ def test_sensitivity_clusters_and_their_time() -> None:
     assert list(texts(examples(made))["Qwen2.5-7B"]) == ["TV, ␣tv, ␣Television", "Cold, ␣chilly"]
     times = precomputation(made)
     assert times is not None
-    assert list(times.frame["Seconds"]) == ["80.0", "– not told"]
+    assert list(times.frame["Seconds"]) == ["80.0", "– not known"]
     without = measured(cell(methods=("stc",)))
     assert (sensitivity(without, []), sensitivity_tests(without), examples([]), precomputation([])) == (None,) * 4
 

@@ -165,7 +165,7 @@ def answer_from_masses(question: Question, masses: OptionMasses) -> Answer:
     known = masses.low if (totals > 0).all() else np.where(totals > 0, masses.low, masses.high)
     totals = known.sum(axis=1, keepdims=True)
     if not (totals > 0).all():
-        return unanswered(question, "No option of this question has any probability that can be told from none.")
+        return unanswered(question, "No option of this question has any probability above 0.")
     shares = known / totals
     probabilities = shares.mean(axis=0)
     exact = bool((masses.high <= masses.low).all())

@@ -341,13 +341,13 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
                     ", ".join(str(one.settings[k]) for k in STUDIES if k in one.settings and k != "n_clusters"),
                     f"{one.n_tokens:,}",
                     f"{n:,}" if isinstance(n := one.settings.get("n_clusters"), int) else MISSING,
-                    f"{MISSING} not told" if one.seconds is None else amount(one.seconds),
+                    f"{MISSING} not known" if one.seconds is None else amount(one.seconds),
                 ]
                 for one in own
             ],
             ("Model", "Clustering", "Settings", "Tokens", "Clusters", "Seconds"),
         ),
-        note="Once for each model, before any question. Clusters that were given may not tell how long they took.",
+        note="Once for each model, before any question. Clusters that were given may not say how long they took.",
         left=3,
     )
 

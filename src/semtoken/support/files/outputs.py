@@ -46,7 +46,7 @@ def check_not_inside(folder: Path, inputs: Iterable[Path]) -> None:
     for path in inputs:
         if path.exists() and folder.exists() and path.resolve().is_relative_to(folder.resolve()):
             raise InvalidInputError(
-                f"{path} lies in {folder}, which is replaced: name another folder. Nothing was written."
+                f"{path} is in {folder}, which is replaced: name another folder. Nothing was written."
             )
 
 
