@@ -183,10 +183,8 @@ def _more_labels(claim: Claim, answers: LabeledScores, start: float | None) -> s
     while more <= MOST_LABELS:
         # Steps of a tenth are enough: the number is shown with two digits.
         more = math.ceil(more * 1.1)
-        plan = FixedSequences.of(more, alpha, delta, start)
-        for share, part in zip(plan.shares, plan.parts, strict=True):
-            if not part:
-                continue
+        starts = FixedSequences.of(more, alpha, delta, start).starts
+        for share, part in zip(starts.shares, starts.parts, strict=True):
             if share not in seen:
                 inside = uncertainty <= exact.own_thresholds(uncertainty, [share])[0]
                 seen[share] = max(share, float(inside.mean())), float((1 - correct[inside]).mean())
