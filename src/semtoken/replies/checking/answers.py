@@ -155,14 +155,14 @@ class RankedReplies(Sequence[RankedAnswer]):
         Long texts are cut: `refused` has all.
         """
         reasons = self.reasons()
-        listed = [
+        lines = [
             f"  {count:,}, the first {reply.where}: {shortened(reply.reason, LONGEST_REASON)}"
             for count, reply in reasons[:MOST_REASONS]
         ]
         if len(reasons) > MOST_REASONS:
-            listed.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
+            lines.append(f"  {sum(count for count, _ in reasons[MOST_REASONS:]):,} for other reasons")
         total = len(self.refused) + len({answer.where for answer in self.answers})
-        return "\n".join([f"{len(self.refused):,} of {total:,} replies could not be scored:", *listed])
+        return "\n".join([f"{len(self.refused):,} of {total:,} replies could not be scored:", *lines])
 
     @property
     def remarks(self) -> list[str]:

@@ -212,15 +212,24 @@ def _joined(chunks: list[Mapping[str, Any]]) -> Any:
     return chunks if is_stream(chunks) else chunks[0]
 
 
-CHUNK_WORDS = tuple(
-    word.encode()
-    for word in (
-        *('.chunk"', '"text_completion"', '"AIMessageChunk"', '"done"', '"special"', '"meta_info"', '"responseId"'),
-        *('"stop":true', '"stop": true', '"stop":false', '"stop": false', '"response.', '"transcript.text.'),
-    )
+CHUNK_WORDS = (
+    b'.chunk"',
+    b'"text_completion"',
+    b'"AIMessageChunk"',
+    b'"done"',
+    b'"special"',
+    b'"meta_info"',
+    b'"responseId"',
+    b'"stop":true',
+    b'"stop": true',
+    b'"stop":false',
+    b'"stop": false',
+    b'"response.',
+    b'"transcript.text.',
 )
 """Texts of which the line of a chunk has one, near its beginning or its end."""
 EDGE = 4_000
+"""The number of bytes at the beginning and at the end of a line in which these are looked for."""
 
 
 def _chunk(line: bytes) -> Mapping[str, Any] | None:
