@@ -356,6 +356,29 @@ def test_a_text_that_is_no_number_of_json_is_no_log_probability(number: str) -> 
     assert time.process_time() - start < 10
 
 
+@pytest.mark.parametrize("lost", [None, "{}", []])
+def test_a_list_of_wrapped_tokens_of_which_one_is_none_is_no_answer(lost: Any) -> None:
+    value = copy.deepcopy(EXPORTS["AI21's Jurassic in Bedrock"])
+    value["completions"][0]["data"]["tokens"][0]["generatedToken"] = lost
+    with pytest.raises(SemtokenError, match="no reply that semtoken understands"):
+        score_reply(value)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        {"tokens": ["lo"], "logprobs": [-0.1]},
+        {"tokens": [{"token": "lo", "logprob": -0.1}]},
+        {"tokens": [{"generatedToken": {"token": "lo", "logprob": -0.1}, "topTokens": None}]},
+    ],
+)
+def test_the_text_of_a_token_is_no_text_beside_it(tokens: Any) -> None:
+    [answer] = score_reply({"answer": "lo", **tokens})
+    assert answer.log_confidence == pytest.approx(-0.1)
+    with pytest.raises(SemtokenError, match=r"no reply that semtoken understands|do not name their tokens"):
+        score_reply({"answer": "Oslo", **tokens})
+
+
 def test_bytes_that_repeat_the_text_of_their_token_are_not_base64() -> None:
     with pytest.raises(SemtokenError, match="bytes must be a list of numbers"):
         score_reply(chat_reply("that", [item("that", 0.8) | {"bytes": "that"}]))

@@ -286,7 +286,7 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if (again := opened(value)) is not value:
         yield from _loose(again, path, around)
         return
-    if (items := _columns(value)) and (reply := _reply_of(items, (*around, value))) is not None:
+    if (items := _columns(value)) and (reply := _reply_of(items, value["tokens"], (*around, value))) is not None:
         yield Found(path, reply, OpenAIChat, (*around, value))
         return
     inside = [
@@ -295,8 +295,8 @@ def _loose(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
         if name not in BEST and name not in ASKED
         for one in _loose(inner, (*path, name), (*around, value))
     ]
-    value = _unwrapped(value)
-    if not inside and _are_items(value) and (reply := _reply_of(value, around)) is not None:
+    items = _unwrapped(value)
+    if not inside and _are_items(items) and (reply := _reply_of(items, value, around)) is not None:
         inside = [Found(path, reply, OpenAIChat, around)]
     yield from inside
 
@@ -314,11 +314,11 @@ def _columns(value: Any) -> list[dict[str, Any]]:
 
 def _unwrapped(value: Any) -> Any:
     """A list of tokens that stand a level lower beside their best tokens, as items; any other value as it is."""
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) and WRAPPED in item for item in value):
+    if not isinstance(value, list):
         return value
-    return [
-        {**item[WRAPPED], "top_logprobs": item.get("topTokens")} for item in value if isinstance(item[WRAPPED], dict)
-    ]
+    if not all(isinstance(item, Mapping) and isinstance(item.get(WRAPPED), dict) for item in value):
+        return value
+    return [{**item[WRAPPED], "top_logprobs": item.get("topTokens")} for item in value]
 
 
 def _are_items(value: Any) -> bool:
@@ -334,8 +334,10 @@ def _names_token(item: RawReply) -> bool:
     return any(isinstance(item.get(name), str) for name in TEXT) and any(name in item for name in WITH_NUMBER)
 
 
-def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
-    """A reply of a chat with these tokens; None if nothing around them is what they spell."""
+def _reply_of(items: Sequence[Any], listed: Any, around: tuple[Any, ...]) -> RawReply | None:
+    """A reply of a chat with these tokens, which stand in the value `listed`; None if nothing around that is what they
+    spell.
+    """
     try:
         steps = steps_from_items(items, "logprobs").steps
         spelled = text_of_pieces(pieces_of(steps_in_files(steps) or steps))
@@ -347,31 +349,31 @@ def _reply_of(items: Sequence[Any], around: tuple[Any, ...]) -> RawReply | None:
     for holder in around[: -AROUND - 1 : -1]:
         if not isinstance(holder, Mapping):
             continue
-        texts = list(_texts(holder, items))
+        texts = list(_texts(holder, listed))
         exact = [text for _, text in texts if text.strip() == whole]
         begun = [text for name, text in texts if name in SAID and text.strip() and whole.startswith(text.strip())]
         if exact or begun:
             text = exact[0] if exact else max(begun, key=len)
-            end = next((here[name] for here in _objects(holder, items) for name in ENDS if here.get(name)), None)
+            end = next((here[name] for here in _objects(holder, listed) for name in ENDS if here.get(name)), None)
             choice = {"message": {"content": text}, "logprobs": {"content": items}, "finish_reason": end}
             return {"choices": [choice]}
     return None
 
 
-def _objects(value: Any, items: Any, deepest: int = AROUND) -> Iterator[RawReply]:
+def _objects(value: Any, tokens: Any, deepest: int = AROUND) -> Iterator[RawReply]:
     """The objects in a value that are outside of the list of tokens."""
-    if value is items or not deepest:
+    if value is tokens or not deepest:
         return
     if isinstance(value, Mapping):
         yield value
     for _, inner in _members(value):
-        yield from _objects(inner, items, deepest - 1)
+        yield from _objects(inner, tokens, deepest - 1)
 
 
-def _texts(value: Any, items: Any) -> Iterator[tuple[str, str]]:
-    for here in _objects(value, items):
+def _texts(value: Any, tokens: Any) -> Iterator[tuple[str, str]]:
+    for here in _objects(value, tokens):
         for name, inner in here.items():
-            listed = inner if isinstance(inner, list) else [inner]
+            listed = inner if isinstance(inner, list) and inner is not tokens else [inner]
             yield from ((name, text) for text in listed if isinstance(text, str))
 
 
