@@ -14,7 +14,7 @@ from tokenizers.models import BPE
 
 from semtoken.clustering.function_words import english_stopwords
 from semtoken.clustering.vocabulary import Vocabulary, clean_up_spaces, normalize
-from semtoken.errors import VocabularyError, VocabularyMismatch
+from semtoken.errors import InvalidInputError, VocabularyError, VocabularyMismatch
 from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)
@@ -190,6 +190,11 @@ def test_ids_out_of_range_are_refused() -> None:
         vocabulary.check_ids([0, vocabulary.size])
     with pytest.raises(VocabularyError, match="id -1 at step 0"):
         vocabulary.check_ids([-1])
+    with pytest.raises(VocabularyError, match="Token id -1 at step 7 is out of range"):
+        vocabulary.check_ids([0, -1], 6)
+    for first in (-1, None, "6", [6]):
+        with pytest.raises(InvalidInputError, match="'first' must be a whole number"):
+            vocabulary.check_ids([0], first)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

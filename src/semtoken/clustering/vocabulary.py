@@ -271,12 +271,13 @@ class Vocabulary:
     def check_ids(self, token_ids: Sequence[int], first: int = 0) -> None:
         """Raise `VocabularyError` if an id is outside 0..V-1, `InvalidInputError` if it is not a whole number.
 
-        `first` is the step of the first one in its answer, which the message counts from.
+        `first` is the step of the first one in its answer, from 0 on, which the message counts from.
         """
         self.checked_ids(token_ids, first)
 
     def checked_ids(self, token_ids: Any, first: int = 0) -> list[int]:
         """Token ids from a list, array or tensor as a list of integers, checked as `check_ids` does."""
+        first = inputs.whole(first, "first", low=0)
         plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}  # most are, and this costs little
         ids: list[int] = token_ids if plain else as_ids(token_ids, first)
         if ids and not 0 <= min(ids) <= max(ids) < self.size:
