@@ -194,7 +194,7 @@ def test_ids_out_of_range_are_refused() -> None:
         vocabulary.check_ids([0, -1], 6)
     for first in (-1, None, "6", [6]):
         with pytest.raises(InvalidInputError, match="'first' must be a whole number"):
-            vocabulary.check_ids([0], first)  # type: ignore[arg-type]
+            vocabulary.check_ids([-1], first)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

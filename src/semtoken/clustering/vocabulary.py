@@ -277,15 +277,19 @@ class Vocabulary:
 
     def checked_ids(self, token_ids: Any, first: int = 0) -> list[int]:
         """Token ids from a list, array or tensor as a list of integers, checked as `check_ids` does."""
+        # Most are so, and it costs little to see it.
+        is_plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}
+        if is_plain and (not token_ids or 0 <= min(token_ids) <= max(token_ids) < self.size):
+            plain: list[int] = token_ids
+            return plain
         first = inputs.whole(first, "first", low=0)
-        plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}  # most are, and this costs little
-        ids: list[int] = token_ids if plain else as_ids(token_ids, first)
-        if ids and not 0 <= min(ids) <= max(ids) < self.size:
-            step, token = next((step, token) for step, token in enumerate(ids, first) if not 0 <= token < self.size)
-            raise VocabularyError(
-                f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
-                f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"
-            )
+        ids = as_ids(token_ids, first)
+        for step, token in enumerate(ids, first):
+            if not 0 <= token < self.size:
+                raise VocabularyError(
+                    f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
+                    f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"
+                )
         return ids
 
     def require_same(
