@@ -18,10 +18,9 @@ from semtoken.decisions.spellings import LogMasses, OptionReader, OptionSpelling
 from semtoken.errors import InvalidLogits
 from semtoken.methods.observers.steps import Observer, Step
 from semtoken.models.base import Backend
+from semtoken.models.prompt_ids import Place
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
-Place: TypeAlias = tuple[int, Path]
-"""The number of a prompt, and the tokens behind it."""
 Look: TypeAlias = Callable[..., Generator[int, int | None, tuple[list[LogMasses], Any]]]
 """Takes prompts, places, the tokens to look up at each, and what was read before; gives the log-probabilities of these
 tokens, place by place, and what texts that go on from the places can be read behind.

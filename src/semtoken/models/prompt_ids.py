@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from semtoken.support.arrays import as_ids
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed, whole
 from semtoken.support.questions import question_of
+
+Place: TypeAlias = tuple[int, tuple[int, ...]]
+"""A place in a tree of texts: the number of a prompt, and the tokens behind it."""
 
 
 @dataclass(frozen=True, eq=False)

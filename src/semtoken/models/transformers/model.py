@@ -24,6 +24,7 @@ from semtoken.errors import (
 from semtoken.methods.observers.steps import Completion, Observer, Readable
 from semtoken.models.base import Arrival, Decoding, OwnTokens, Prompt, Response, require_readings
 from semtoken.models.prompt_ids import (
+    Place,
     as_decodings,
     check_prompt_ids,
     encode_prompt,
@@ -63,7 +64,7 @@ from semtoken.models.transformers.passes import Passes
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from semtoken.models.transformers.together import RowWriter
-from semtoken.models.transformers.trees import Place, ReadTexts, read_ends, read_trunk
+from semtoken.models.transformers.trees import ReadTexts, read_ends, read_trunk
 from semtoken.models.transformers.writing import BatchRow, StepWatch
 from semtoken.support.files.images import has_images
 from semtoken.support.inputs import listed, whole

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 
-from semtoken.models.prompt_ids import common_beginning
+from semtoken.models.prompt_ids import Place, common_beginning
 from semtoken.models.transformers.caches import ReadBefore, SharedPrefix, copied, shared_beginning
 from semtoken.models.transformers.passes import Passes, cache_of
 from semtoken.support.arrays import BoolArray, IdArray
 
-Place: TypeAlias = tuple[int, tuple[int, ...]]
-"""The number of a prompt, and the tokens behind it."""
 MOST_NODES = 512
 """The most tokens of a tree besides what all its texts begin with. Its mask is as large as their square."""
 CHUNK = 512
