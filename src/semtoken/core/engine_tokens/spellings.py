@@ -127,7 +127,7 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     if isinstance(top, list) and len(top) == 1 and isinstance(top[0], Mapping) and OF_A_TOKEN.isdisjoint(top[0]):
         top = top[0]
     by_name = isinstance(top, Mapping)
-    if isinstance(top, Mapping):
+    if by_name:
         top = [{"token": str(name), "logprob": number} for name, number in top.items()]
     entries = as_list([] if top is None else top, f"{where}.top_logprobs")
     log_prob = _log_prob(item, where)

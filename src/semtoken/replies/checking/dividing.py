@@ -264,8 +264,10 @@ def _are_chunks(parts: Sequence[Mapping[str, Any]]) -> bool:
 
 def _only_in(value: Mapping[str, Any]) -> Any:
     """The value, if it is a chunk of a stream, or the one reply or chunk that it holds; None if it holds others."""
-    inside = [] if is_chunk(value) else replies_inside(value) or ()
-    only = value if is_chunk(value) else inside[0].reply if len(inside) == 1 else None
+    if is_chunk(value):
+        return value
+    inside = replies_inside(value) or ()
+    only = inside[0].reply if len(inside) == 1 else None
     return only[0] if isinstance(only, list) and len(only) == 1 else only
 
 

@@ -172,11 +172,6 @@ def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
     return next((shape for shape in known_shapes() if shape.detects(replies)), None)
 
 
-def form_of(value: RawReply) -> tuple[bool, type[Shape] | None]:
-    """True if a value is only a chunk; and the shape of a reply by its fields, None if no known one fits."""
-    return is_chunk(value), shape_of([value])
-
-
 def is_whole(value: RawReply) -> bool:
     """Return True if it is a reply whose choices have all ended."""
     shape = shape_of([value])

@@ -23,7 +23,7 @@ from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.replies.formats.base import Shape
 from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.replies.formats.openai_choices import OpenAIChat
-from semtoken.replies.formats.registry import begins_another, choices_of, form_of, is_stream
+from semtoken.replies.formats.registry import begins_another, choices_of, is_chunk, is_stream, shape_of
 from semtoken.support.plain_values import load_json
 from semtoken.support.questions import question_of
 from semtoken.support.splice import Path
@@ -209,8 +209,8 @@ def _shaped(value: Any, path: Path, around: tuple[Any, ...]) -> Iterator[Found]:
     if len(path) > DEEPEST:
         return
     if isinstance(value, Mapping):
-        is_chunk, shape = form_of(value)
-        if path and is_chunk:
+        shape = shape_of([value])
+        if path and is_chunk(value):
             yield Found(path, value, shape, around, is_chunk=True)
             return
         # Below the top, loose marks such as a `text` beside `logprobs` could be those of anything.
