@@ -173,6 +173,7 @@ def body_of(text: str | bytes) -> str | bytes:
 def _printed_lines(text: str) -> str:
     """The lines that Python printed as bytes, such as b'data: {}'; the text as it is if some are none."""
     try:
+        # Literals alone are read: whatever else stands in a line is an error, and nothing is run.
         read = [ast.literal_eval(line) for line in text.split("\n") if line.strip()]
         return "\n".join([line.decode() for line in read])
     except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):

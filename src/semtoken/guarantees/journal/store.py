@@ -146,13 +146,13 @@ class InUse(CalibratorInUse):
 
     @property
     def guarantee(self) -> str:
-        """Its guarantee as a sentence, or that it has none."""
+        """The guarantee of the calibrator as a sentence, or "no guarantee"."""
         threshold = self.calibrator.threshold
         return "no guarantee" if threshold is None else str(threshold.statement)
 
     @property
     def in_words(self) -> str:
-        """Its checksum, the time since which it decides, its labels and its guarantee, on one line."""
+        """A line on the calibrator for people: its checksum, since when it decides, its labels and its guarantee."""
         facts = (f"calibrator {self.checksum[:12]}", f"since {when(self.since)[:16]}", f"{self.n} labels")
         return "  ".join((*facts, self.guarantee))
 
