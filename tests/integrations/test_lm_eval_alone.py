@@ -6,12 +6,9 @@ Its live test runs whole tasks. Here its base class, which gives nothing to what
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ import pytest
 from semtoken import ScoredModel, metrics
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import PROMPT
+from tests.integrations.bare_hosts import imported, same
 
 PROMPTS = [PROMPT.format(question=f"What is the capital of {name}?") for name in ("France", "Peru", "Norway")]
 """Three prompts in the form that the embedded model knows."""
@@ -29,29 +27,24 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+class Tasks(SimpleNamespace):
+    """The harness's list of tasks, which knows all but "none"."""
+
+    def match_tasks(self, names: list[str]) -> list[str]:
+        return [name for name in names if name != "none"]
+
+
 @pytest.fixture(scope="module")
 def harness() -> Iterator[ModuleType]:
     """Our module for the harness, imported over a base class that does nothing."""
-    ours = "semtoken.integrations.lm_eval"
-    names = (
+    with imported(
         "lm_eval",
-        "lm_eval.api",
-        "lm_eval.api.model",
-        "lm_eval.api.registry",
-        "lm_eval.evaluator",
-        "lm_eval.tasks",
-    )
-    bare = {name: ModuleType(name) for name in names}
-    vars(bare["lm_eval.api.model"])["TemplateLM"] = object
-    vars(bare["lm_eval.api.registry"])["register_model"] = lambda *names: lambda kind: kind
-    vars(bare["lm_eval.evaluator"])["simple_evaluate"] = lambda model, **given: {"samples": {}, "given": given}
-    vars(bare["lm_eval.tasks"])["TaskManager"] = lambda include_path: SimpleNamespace(
-        include_path=include_path, match_tasks=lambda names: [name for name in names if name != "none"]
-    )
-    with patch.dict(sys.modules, bare):
-        sys.modules.pop(ours, None)
-        yield import_module(ours)
-        sys.modules.pop(ours, None)
+        lm_eval__api__model={"TemplateLM": object},
+        lm_eval__api__registry={"register_model": same},
+        lm_eval__evaluator={"simple_evaluate": lambda model, **given: {"samples": {}, "given": given}},
+        lm_eval__tasks={"TaskManager": Tasks},
+    ) as module:
+        yield module
 
 
 def test_each_request_is_answered_by_its_own_settings(harness: ModuleType, almanac: ScoredModel) -> None:
