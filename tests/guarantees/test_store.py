@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 import semtoken as st
 from semtoken.errors import InvalidInputError
+from semtoken.guarantees.answer_records import read_answers
 from semtoken.guarantees.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.guarantees.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
 from semtoken.guarantees.journal.labels import add_label
@@ -263,7 +264,7 @@ def run(*arguments: str) -> str:
 
 
 def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_path: Path) -> None:
-    journal.add(rows_of([entry(1, answer="=cmd|' /C calc'!A0", numbers={}), entry(2, method="top-k")]))
+    journal.add(rows_of([entry(1, sampled=True, answer="=cmd|' /C calc'!A0", numbers={}), entry(2, method="top-k")]))
     add_label(journal, "entry-1", "me", False)
     targets = [tmp_path / f"e.{kind}" for kind in ("jsonl", "parquet", "csv")]
     for target in targets:
@@ -275,6 +276,26 @@ def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_
     assert pyarrow.parquet.read_table(targets[1])["id"].to_pylist() == ["entry-1", "entry-2"]
     with targets[2].open(newline="") as file:
         assert next(csv.DictReader(file))["answer"].startswith("'=cmd")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+def test_an_exported_journal_is_read_as_answers_of_which_the_random_sample_is_labeled(
+    journal: Journal, url: str, tmp_path: Path, kind: str
+) -> None:
+    """Labels of answers that were chosen for their doubt enter no guarantee, and one without a score stops nothing."""
+    nothing = dict.fromkeys(("log_confidence", "log_confidence_lower", "log_confidence_upper", "confidence", "method"))
+    unscored = entry(6, sampled=False, unscored="no log-probabilities", signature=None, distribution=None, **nothing)
+    journal.add(rows_of([*(entry(i, sampled=i % 2 == 0) for i in range(6)), unscored]))
+    for i in range(4):
+        add_label(journal, f"entry-{i}", "me", i != 2)
+    target = tmp_path / f"all.{kind}"
+    assert f"{target} holds 7 entries." in run("export", url, "-o", str(target))
+    answers = read_answers(target)
+    assert [(one.text, one.correct) for one in answers] == [
+        (f"answer {i}", {0: True, 2: False}.get(i)) for i in range(6)
+    ]
+    if kind == "jsonl":
+        assert [len(line.get("labels", ())) for line in read_lines(target)] == [1, 1, 1, 1, 0, 0, 0], "none is lost"
 
 
 def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None:

@@ -128,10 +128,15 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
 
     It may be any file with `log_confidence`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
-    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out. `InvalidInputError` if the
-    file cannot be read or holds no answers, or a line cannot be used; the message names it.
+    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out, and those that
+    a journal has as `unscored`. `InvalidInputError` if the file cannot be read or holds no answers, or a line cannot be
+    used; the message names it.
     """
-    scored = ((where, record) for _, where, record in read_rows(path) if not record.get("error"))
+    scored = (
+        (where, record)
+        for _, where, record in read_rows(path)
+        if not record.get("error") and not record.get("unscored")
+    )
     answers = [answer_record(where, record, label) for where, record in scored]
     if not answers:
         raise InvalidInputError(f"{path} holds no answers.")

@@ -284,7 +284,11 @@ def verdict(given: Iterable[bool | None]) -> bool | None:
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """A row of `Journal.entries` under the names of files, without empty fields; `given` are its labels by reviewer."""
+    """A row of `Journal.entries` under the names of files, without empty fields; `given` are its labels by reviewer.
+
+    It is `correct` or not only in the random sample: labels of answers that were chosen for their doubt would enter the
+    guarantees that are made from files.
+    """
     record: Record = {"id": row["id"], "at": when(row["at"])}
     for name, value in row.items():
         if value is not None and value != [] and name not in _ELSEWHERE:
@@ -299,7 +303,8 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
         if low is not None or high is not None:
             record[f"score_bounds_{name}"] = [low, high]
     if given:
-        record["correct"] = verdict(given.values())
+        if row["sampled"]:
+            record["correct"] = verdict(given.values())
         record["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
     return record
 

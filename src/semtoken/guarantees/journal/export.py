@@ -56,8 +56,8 @@ def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
 
     A record has the table's columns that hold something, `at` as text, further scores as `score_NAME` with their
     bounds as `score_bounds_NAME`, `log_confidence_interval` where only the best tokens were known, `labels` of people,
-    and
-    `correct`, which is false where anybody said so. `semtoken calibrate` and `semtoken label` read such records.
+    and in the random sample `correct`, which is false where anybody said so. `semtoken calibrate` and `semtoken label`
+    read such records.
     """
     for page in journal.pages(WANTED, *conditions):
         given = labels_of(journal, page[0].n, page[-1].n)
