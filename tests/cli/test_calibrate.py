@@ -226,6 +226,14 @@ def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Pa
     assert st.Calibrator.load(tmp_path / "made").n == 50
 
 
+def test_labels_of_two_people_that_disagree_count_as_wrong(semtoken: RunCommand, tmp_path: Path) -> None:
+    ann = answers(60)
+    bob = [row | {"correct": row["correct"] if i >= 9 else not row["correct"]} for i, row in enumerate(ann)]
+    result = semtoken("calibrate", write_lines(tmp_path / "both.jsonl", ann + bob), "-o", tmp_path / "made")
+    assert "9 answers are labeled both right and wrong: they count as wrong." in result.stderr
+    assert st.Calibrator.load(tmp_path / "made").n_correct == sum(row["correct"] for row in ann[9:])
+
+
 def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "labeled.jsonl", answers(50))
     assert semtoken("calibrate", source, "-o", tmp_path / "made").exit_code == 0

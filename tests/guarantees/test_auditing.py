@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -137,3 +138,27 @@ def test_a_share_of_accepted_answers_that_is_just_at_its_limit_seldom_exceeds_it
     limits, accepted = AuditLimits(accepted=0.4), np.random.default_rng(5).binomial(30, 0.4, size=200)
     assert (accepted < 12).sum() > 70
     assert sum(not found("holds", FAR, int(n), of=30).holds(limits) for n in accepted) <= 10
+
+
+def test_an_answer_that_is_labeled_right_and_wrong_counts_as_wrong_wherever_it_stands() -> None:
+    """Two people label the same forty answers, and disagree on ten: whose label is read first does not count."""
+    applied = fitted()
+
+    def said(who: str, right: Callable[[int], bool]) -> list[AnswerRecord]:
+        return [
+            AnswerRecord(f"{who} {i}", {"question": f"Q{i}", "response": f"It is {i}"}, -1e-6, right(i))
+            for i in range(40)
+        ]
+
+    ann, bob = said("ann", lambda i: i >= 5), said("bob", lambda i: i < 35)
+    for rows in (ann + bob, bob + ann):
+        audit = audit_answers(applied.calibrator, rows)
+        assert audit.seen == Share(10, 40) and audit.n_disputed == audit.to_dict()["disputed"] == 10
+        assert "10 answers are labeled both right and wrong: they count as wrong." in audit.remarks()
+    assert audit_answers(applied.calibrator, ann + ann).n_disputed == 0
+    one = audit_answers(applied.calibrator, [*ann, replace(ann[0], correct=True)])
+    assert one.seen == Share(5, 40) and "1 answer is labeled both right and wrong: it counts as wrong." in one.remarks()
+    others = [replace(a, record={"question": a.question, "response": "Other"}) for a in bob]
+    assert audit_answers(applied.calibrator, ann + others).n_disputed == 0, "another answer to the same question"
+    unknown = [replace(a, record={"question": a.question}) for a in ann + bob]
+    assert audit_answers(applied.calibrator, unknown).n_disputed == 0, "nobody knows whether these are the same answers"

@@ -108,3 +108,29 @@ def test_which_answer_to_a_question_counts_does_not_depend_on_its_score() -> Non
     rows = [AnswerRecord(f"line {i}", {"question": f"Question {i % 600}?"}, float(i < 600), None) for i in range(1200)]
     drawn = [one.log_confidence for one in one_of_each_question(rows)]
     assert len(drawn) == 600 and 250 < sum(map(bool, drawn)) < 350
+
+
+def test_no_label_is_left_out_for_an_answer_without_one() -> None:
+    """Of five answers to each question one has a label: a draw among all of them would keep a fifth of the labels."""
+    rows = [
+        AnswerRecord(f"line {i}", {"question": f"Question {i // 5}?"}, -1.0, True if i % 5 == 2 else None)
+        for i in range(500)
+    ]
+    assert [one.where for one in one_of_each_question(rows, labeled_first=True)] == [
+        f"line {i}" for i in range(2, 500, 5)
+    ]
+    assert one_of_each_question(rows[:2] + rows[3:5], labeled_first=True)[0] in rows[:5], "where none has a label"
+
+
+def test_each_group_has_its_answer_to_a_question() -> None:
+    names = ["first", "second", " first"]  # the blank is no part of a group's name
+    rows = [
+        AnswerRecord(f"line {i}", {"question": f"Question {i // 3}?", "model": names[i % 3]}, -1.0, True)
+        for i in range(300)
+    ]
+    kept = one_of_each_question(rows, "model")
+    assert len(one_of_each_question(rows)) == 100 and len(kept) == 200
+    assert {group.value: len(group.answers) for group in answer_groups(kept, by="model")} == {
+        "first": 100,
+        "second": 100,
+    }

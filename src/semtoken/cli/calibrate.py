@@ -105,7 +105,14 @@ class _Target:
 
 def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
     """The answers of a file or a journal, one for each question, and those of --unlabeled."""
-    from semtoken.guarantees.answer_records import one_of_each_question, read_answers, require_labels, require_scores
+    from semtoken.guarantees.answer_records import (
+        disputes_sentence,
+        one_of_each_question,
+        read_answers,
+        require_labels,
+        require_scores,
+        without_disputes,
+    )
     from semtoken.guarantees.exact import shortage
     from semtoken.guarantees.groups import read_unlabeled
 
@@ -124,7 +131,10 @@ def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[li
     n_labels = sum(answer.can_be_labeled for answer in answers)
     if for_accepted and (missing := shortage(n_labels, wanted.alpha, wanted.delta)):
         tell(missing)
-    kept = one_of_each_question(answers)
+    settled, n_disputed = without_disputes(answers)
+    if disputed := disputes_sentence(n_disputed):
+        tell(disputed)
+    kept = one_of_each_question(settled, how.group_by, labeled_first=True)
     if left_out := len(answers) - len(kept):
         tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
     return kept, further

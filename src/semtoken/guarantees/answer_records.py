@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,16 +172,52 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
     )
 
 
-def one_of_each_question(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
+def without_disputes(answers: Sequence[AnswerRecord]) -> tuple[list[AnswerRecord], int]:
+    """The answers, and the number of different ones that are labeled right at one place and wrong at another.
+
+    All places of such an answer count as wrong, as in a journal: its question and its text are what it is known by.
+    """
+    right, wrong = ({_identity(answer) for answer in answers if answer.correct is said} for said in (True, False))
+    disputed = {known for known in right & wrong if all(known)}
+    settled = [
+        replace(answer, correct=False) if answer.correct and _identity(answer) in disputed else answer
+        for answer in answers
+    ]
+    return settled, len(disputed)
+
+
+def disputes_sentence(n: int) -> str:
+    """A sentence on the number of answers that are labeled both right and wrong; empty if there are none."""
+    if not n:
+        return ""
+    is_labeled, counts = ("answer is labeled", "it counts") if n == 1 else ("answers are labeled", "they count")
+    return f"{n:,} {is_labeled} both right and wrong: {counts} as wrong."
+
+
+def _identity(answer: AnswerRecord) -> tuple[str, str]:
+    return answer.question, answer.text
+
+
+def one_of_each_question(
+    answers: Sequence[AnswerRecord], by: str | None = None, *, labeled_first: bool = False
+) -> list[AnswerRecord]:
     """One answer for each question, since repeated ones count as evidence that is not there.
 
-    Which of them is drawn by the question alone: in a file that is ranked, the first is the most doubtful one. They
-    keep the order of the questions; answers without a question are all kept.
+    Which of them is drawn by the question alone: in a file that is ranked, the first is the most doubtful one. With
+    `labeled_first` an answer that can be labeled comes before one that cannot, so that no label is lost to it; with
+    `by` there is one for each question and value of this field, whose groups are fitted apart. They keep the order of
+    the questions; answers without a question are all kept.
     """
-    several: dict[str, list[AnswerRecord]] = {}
+    several: dict[tuple[Any, ...], list[AnswerRecord]] = {}
     for i, answer in enumerate(answers):
-        several.setdefault(answer.question or f"line {i}", []).append(answer)
-    return [same[zlib.crc32(question.encode("utf-8", "replace")) % len(same)] for question, same in several.items()]
+        group = None if by is None else str(answer.record.get(by)).strip()
+        several.setdefault((group, answer.question, None if answer.question else i), []).append(answer)
+    drawn = []
+    for (_, question, _), same in several.items():
+        able = [answer for answer in same if answer.can_be_labeled] if labeled_first else []
+        wanted = able or same
+        drawn.append(wanted[zlib.crc32(question.encode("utf-8", "replace")) % len(wanted)])
+    return drawn
 
 
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from semtoken.guarantees.answer_records import AnswerRecord, one_of_each_question
+from semtoken.guarantees.answer_records import (
+    AnswerRecord,
+    disputes_sentence,
+    one_of_each_question,
+    without_disputes,
+)
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.drift import FEWEST_RECENT, Drift
@@ -59,6 +64,8 @@ class AnswersAudit:
     """True if labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
     n_repeated: int = 0
     """The number of labeled answers that were left out, since others to the same questions count."""
+    n_disputed: int = 0
+    """The number of answers that are labeled both right and wrong, which count as wrong."""
 
     @property
     def is_measured(self) -> bool:
@@ -102,6 +109,8 @@ class AnswersAudit:
         if self.n_repeated:
             are = "labels are left out: they are" if self.n_repeated > 1 else "label is left out: it is"
             yield f"{self.n_repeated:,} further {are} of answers to the same questions."
+        if self.n_disputed:
+            yield disputes_sentence(self.n_disputed)
         if self.repeats_fit:
             yield REPEATS_FIT
         if self.models_sentence:
@@ -121,7 +130,7 @@ class AnswersAudit:
         counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
         against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
         of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
-        labels = {"repeats_fit": self.repeats_fit, "repeated": self.n_repeated}
+        labels = {"repeats_fit": self.repeats_fit, "repeated": self.n_repeated, "disputed": self.n_disputed}
         return {**counts, **against, **labels, **of_models, **asdict(self.drift)}
 
 
@@ -134,9 +143,11 @@ def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level
     """
     drift = calibrator.drift(one_of_each_question(answers))
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
-    with_label = [answer for answer in answers if answer.correct is not None]
+    settled, n_disputed = without_disputes(answers)
+    with_label = [answer for answer in settled if answer.correct is not None]
     labeled = one_of_each_question(with_label)
-    about: dict[str, Any] = {"drift": drift, "models": models, "n_repeated": len(with_label) - len(labeled)}
+    about: dict[str, Any] = {"drift": drift, "models": models, "n_disputed": n_disputed}
+    about["n_repeated"] = len(with_label) - len(labeled)
     about["repeats_fit"] = bool(labeled) and calibrator.was_fitted_on(labeled)
     threshold = calibrator.threshold
     if threshold is None or not calibrator.guarantees:
