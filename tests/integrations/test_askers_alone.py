@@ -17,8 +17,8 @@ from semtoken import ScoredModel
 from semtoken.core.results.confidence import RANKS
 from semtoken.errors import InvalidInputError
 from semtoken.support.checkpoints.sources import CATALOG
-from tests.integrations.bare_hosts import CLOSE, QUESTIONS, Fields, imported
 from tests.integrations.recordings import recorded
+from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported
 
 
 class CommandLine:
@@ -38,7 +38,7 @@ class CommandLine:
 @pytest.fixture(scope="module")
 def llm() -> Iterator[ModuleType]:
     names = {"Model": object, "Options": object, "hookimpl": lambda function: function}
-    with imported("llm", llm=names, llm__cli={"cli": CommandLine()}) as module:
+    with imported("semtoken.integrations.llm", llm=names, llm__cli={"cli": CommandLine()}) as module:
         yield module
 
 
@@ -112,7 +112,9 @@ class Tools:
 @pytest.fixture(scope="module")
 def mcp() -> Iterator[ModuleType]:
     names = {"ToolError": type("ToolError", (Exception,), {})}
-    with imported("mcp", mcp__server={"MCPServer": Tools}, mcp__server__mcpserver__exceptions=names) as module:
+    with imported(
+        "semtoken.integrations.mcp", mcp__server={"MCPServer": Tools}, mcp__server__mcpserver__exceptions=names
+    ) as module:
         yield module
 
 

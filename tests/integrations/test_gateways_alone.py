@@ -13,10 +13,10 @@ import pytest
 from semtoken import TokenClusters, score_reply
 from semtoken.core.results.blocks import numbers_of
 from semtoken.errors import InvalidInputError
-from tests.integrations.bare_hosts import Fields, imported
 from tests.integrations.recordings import gateway
 from tests.integrations.test_messages import CHOICE, REPLY
 from tests.rows import each
+from tests.stand_ins import Fields, imported
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,9 @@ def clusters() -> TokenClusters:
 def langchain() -> Iterator[ModuleType]:
     runnable = {"RunnableLambda": lambda function, name: function}
     messages = {"AIMessage": Fields}
-    with imported("langchain", langchain_core__messages=messages, langchain_core__runnables=runnable) as module:
+    with imported(
+        "semtoken.integrations.langchain", langchain_core__messages=messages, langchain_core__runnables=runnable
+    ) as module:
         yield module
 
 
@@ -65,7 +67,9 @@ def test_langchain_leaves_the_tokens_of_calls_out(langchain: ModuleType, kind: s
 
 @pytest.fixture(scope="module")
 def litellm() -> Iterator[ModuleType]:
-    with imported("litellm", litellm__integrations__custom_logger={"CustomLogger": object}) as module:
+    with imported(
+        "semtoken.integrations.litellm", litellm__integrations__custom_logger={"CustomLogger": object}
+    ) as module:
         yield module
 
 

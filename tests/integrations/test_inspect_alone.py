@@ -18,10 +18,10 @@ from semtoken import ScoredModel, TokenClusters, score_reply
 from semtoken.core.results.blocks import block_of, numbers_of
 from semtoken.errors import InvalidInputError
 from semtoken.integrations.local import LocalChat
-from tests.integrations.bare_hosts import CLOSE, QUESTIONS, Fields, imported, same
 from tests.integrations.recordings import gateway, recorded
 from tests.integrations.test_messages import CHOICE, REPLY
 from tests.rows import each
+from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported, same
 from tests.web.servers import running
 
 
@@ -49,7 +49,9 @@ def inspect() -> Iterator[ModuleType]:
     scorer = {"SampleScore": Fields, "accuracy": lambda: None, "metric": same, "scorer": same}
     scorer["value_to_float"] = lambda: {"C": 1.0, "I": 0.0}.__getitem__
     util = {"registry_create": lambda kind, name: (kind, name) == ("scorer", "graded") and graded}
-    with imported("inspect_ai", inspect_ai__model=model, inspect_ai__scorer=scorer, inspect_ai__util=util) as module:
+    with imported(
+        "semtoken.integrations.inspect_ai", inspect_ai__model=model, inspect_ai__scorer=scorer, inspect_ai__util=util
+    ) as module:
         yield module
 
 

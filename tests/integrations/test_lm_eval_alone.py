@@ -16,7 +16,7 @@ import pytest
 from semtoken import ScoredModel, metrics
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import PROMPT
-from tests.integrations.bare_hosts import imported, same
+from tests.stand_ins import imported, same
 
 PROMPTS = [PROMPT.format(question=f"What is the capital of {name}?") for name in ("France", "Peru", "Norway")]
 """Three prompts in the form that the embedded model knows."""
@@ -38,7 +38,7 @@ class Tasks(SimpleNamespace):
 def harness() -> Iterator[ModuleType]:
     """Our module for the harness, imported over a base class that does nothing."""
     with imported(
-        "lm_eval",
+        "semtoken.integrations.lm_eval",
         lm_eval__api__model={"TemplateLM": object},
         lm_eval__api__registry={"register_model": same},
         lm_eval__evaluator={"simple_evaluate": lambda model, **given: {"samples": {}, "given": given}},

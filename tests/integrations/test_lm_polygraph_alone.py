@@ -12,8 +12,8 @@ import pytest
 
 from semtoken import ScoredModel, TokenClusters, score_logits
 from semtoken.errors import BackendError
-from tests.integrations.bare_hosts import CLOSE, QUESTIONS, Fields, imported
 from tests.integrations.recordings import recorded
+from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ class Estimator:
 @pytest.fixture(scope="module")
 def polygraph() -> Iterator[ModuleType]:
     with imported(
-        "lm_polygraph",
+        "semtoken.integrations.lm_polygraph",
         lm_polygraph__estimators__estimator={"Estimator": Estimator},
         lm_polygraph__stat_calculators__stat_calculator={"StatCalculator": object},
         lm_polygraph__utils__factory_stat_calculator={"StatCalculatorContainer": Fields},
