@@ -693,3 +693,27 @@ def test_two_wordings_are_asked_side_by_side(page_of: Any, served: str, almanac:
         assert text in words(card) and "Uncertainty" not in words(card)
     verdict = "are the same" if texts[0].lower() == texts[1].lower() else "differ"
     assert verdict in page.get_by_text("The two answers").inner_text()
+
+
+@pytest.mark.parametrize("written_by", ["score", "check", "parts"])
+def test_the_marked_phrases_are_those_of_the_scores_whatever_the_characters(opened: Opening, written_by: str) -> None:
+    """Python counts an emoji as one character, and JavaScript as two."""
+    pieces = [("😀👩\u200d👧 ", 0.99), ("Istanbul", 0.4), (" or ", 0.99), ("𝒳𝒴", 0.3), (" or ", 0.99), ("القاهرة", 0.2)]
+    pieces += [(" and ", 0.99), ("e\u0301te\u0301", 0.1), (" 🎉", 0.99)]
+    text = "".join(piece for piece, _ in pieces)
+    ends = np.cumsum([len(piece) for piece, _ in pieces]).tolist()
+    places = [
+        {"start": end - len(piece), "end": end, "text": piece, "probability": sure, "agreeing_probability": sure}
+        for end, (piece, sure) in zip(ends, pieces, strict=True)
+    ]
+    doubtful = [one | {"confidence": one["probability"]} for one in places if one["probability"] < 0.5]
+    held = {"score": {"tokens": places}, "check": {"marks": doubtful}, "parts": {"parts": doubtful}}[written_by]
+    row = {"question": "Where?", "response": text, "sequence_uncertainty": 0.9, "confidence": 0.1, **held}
+    page = opened([row]).page
+    shown = [mark.inner_text().removeprefix("weak,").strip() for mark in page.locator(".answer .mark").all()]
+    assert shown == [text[one["start"] : one["end"]] for one in doubtful]
+    assert words(page.locator("p.answer")).replace("weak,", "").replace("\n", "") == text
+    page.get_by_role("region", name="File").focus()
+    page.keyboard.press("y")
+    [line] = saved(page, "Save labels")
+    assert {name: line.get(name) for name in held} == {name: None if name == "marks" else held[name] for name in held}

@@ -1,7 +1,7 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, confidenceOf, imagesOf, intervalOf, level, shown } from "./helpers.js";
+import { calibrationOf, confidenceOf, cutOut, imagesOf, intervalOf, level, shown, sizeOf } from "./helpers.js";
 
 // Marks beyond the few weakest teach the eye to pass over them.
 const MOST_MARKED = 5;
@@ -13,18 +13,18 @@ function partsOf(answer) {
   if (answer.parts) return answer.parts.filter((part) => part.present !== false && part.end > part.start && part.confidence !== null);
   const words = [];
   for (const token of answer.tokens ?? []) {
-    const piece = answer.text.slice(token.start, token.end);
-    const start = token.start + piece.length - piece.trimStart().length;
+    const piece = cutOut(answer.text, token.start, token.end);
+    const start = token.start + piece.length - piece.trimStart().length; // blanks count one here and there
     const last = words[words.length - 1];
     if (!piece.trim()) continue;
     const goesOn = last && last.end === token.start && !/^\s/.test(piece);
-    if (goesOn) Object.assign(last, { end: start + piece.trim().length, confidence: last.confidence * token.agreeing_probability });
-    else words.push({ start, end: start + piece.trim().length, confidence: token.agreeing_probability });
+    if (goesOn) Object.assign(last, { end: start + [...piece.trim()].length, confidence: last.confidence * token.agreeing_probability });
+    else words.push({ start, end: start + [...piece.trim()].length, confidence: token.agreeing_probability });
   }
   const phrases = [];
   let open = false; // whether the next word goes on with the last phrase
   for (const word of words) {
-    const text = answer.text.slice(word.start, word.end);
+    const text = cutOut(answer.text, word.start, word.end);
     const letters = text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
     if (!letters || FUNCTION_WORDS.has(letters)) {
       open = false;
@@ -35,7 +35,7 @@ function partsOf(answer) {
     else phrases.push({ ...word });
     open = /[\p{L}\p{N}]$/u.test(text);
   }
-  return phrases.map((phrase) => ({ ...phrase, text: answer.text.slice(phrase.start, phrase.end) }));
+  return phrases.map((phrase) => ({ ...phrase, text: cutOut(answer.text, phrase.start, phrase.end) }));
 }
 
 const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
@@ -48,11 +48,11 @@ function stretches(answer, all) {
   let position = 0;
   for (const part of [...marked].sort((a, b) => a.start - b.start)) {
     if (part.start < position) continue;
-    if (part.start > position) cuts.push({ text: answer.text.slice(position, part.start) });
-    cuts.push({ text: answer.text.slice(part.start, part.end), part });
+    if (part.start > position) cuts.push({ text: cutOut(answer.text, position, part.start) });
+    cuts.push({ text: cutOut(answer.text, part.start, part.end), part });
     position = part.end;
   }
-  if (position < answer.text.length) cuts.push({ text: answer.text.slice(position) });
+  if (position < sizeOf(answer.text)) cuts.push({ text: cutOut(answer.text, position) });
   return cuts;
 }
 

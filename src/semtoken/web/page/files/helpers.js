@@ -25,6 +25,19 @@ export function probabilityText(block) {
   return S.percent(found.probability_correct) + (found.probability_correct_interval === undefined ? "" : S.range(...found.probability_correct_interval));
 }
 
+// Places in a text come from Python, which counts characters. Here an emoji counts two, so its text is cut as a list of
+// characters: that of the last text, since many places of one text come after each other.
+let latest = { text: "", characters: "" };
+function charactersOf(text) {
+  if (text !== latest.text) latest = { text, characters: /[\ud800-\udbff]/.test(text) ? [...text] : text };
+  return latest.characters;
+}
+export const cutOut = (text, start, end) => {
+  const found = charactersOf(text).slice(start, end);
+  return typeof found === "string" ? found : found.join("");
+};
+export const sizeOf = (text) => charactersOf(text).length;
+
 export function save(name, lines) {
   const url = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "application/jsonl" }));
   const link = Object.assign(document.createElement("a"), { href: url, download: name });
@@ -59,7 +72,7 @@ export const riskOf = (row) => {
 };
 
 // Doubtful stretches as `semtoken check` writes them, in the form of parts.
-const asParts = (row) => (row.marks ?? []).map((mark) => ({ ...mark, text: row.text.slice(mark.start, mark.end), present: true }));
+const asParts = (row) => (row.marks ?? []).map((mark) => ({ ...mark, text: cutOut(row.text, mark.start, mark.end), present: true }));
 
 export function asRow(row) {
   const found = { ...row, text: String(row.text ?? row.response ?? row.answer ?? ""), label: typeof row.correct === "boolean" ? row.correct : null };
