@@ -18,9 +18,10 @@ from PIL import Image
 
 import semtoken as st
 from semtoken.core.results.confidence import RANKS
-from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT, load_questions
+from semtoken.support.files.record_files import write_records
 from semtoken.support.text import number
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
@@ -717,3 +718,32 @@ def test_the_marked_phrases_are_those_of_the_scores_whatever_the_characters(open
     page.keyboard.press("y")
     [line] = saved(page, "Save labels")
     assert {name: line.get(name) for name in held} == {name: None if name == "marks" else held[name] for name in held}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("spelled", [(True, False), (1, 0), ("yes", "No"), ("1.0", "0.0")])
+def test_labels_of_a_file_are_shown_however_it_spells_them(
+    browser: Any, tmp_path: Path, kind: str, spelled: tuple[Any, Any]
+) -> None:
+    """The labels that `semtoken calibrate` reads from a file; one that is taken away does not come back."""
+    rows = [
+        {"question": f"Q{i}?", "response": "A", "sequence_uncertainty": i / 10, "log_confidence": -i / 10}
+        | {"correct": (*spelled, None)[i % 3]}
+        for i in range(6)
+    ]
+    source, made = tmp_path / f"answers.{kind}", tmp_path / "page.html"
+    write_records(source, iter(rows))
+    expected = [one.correct for one in read_answers(source)]
+    assert expected == [True, False, None] * 2
+    assert invoke(["check", source, "-o", made]).exit_code == 0
+    page = Opened(browser, made.read_text("utf-8"), made).page
+    found = {line["question"]: line.get("correct") for line in saved(page, "Save the rest")}
+    assert [found[f"Q{i}?"] for i in range(6)] == expected
+    assert "Of these" not in words(page.get_by_role("status"))
+    page.get_by_role("slider").fill("0")
+    assert "Of these, 4 answers have a label: 2 wrong." in words(page.get_by_role("status"))
+    page.get_by_role("region", name="File").focus()
+    for key in ("ArrowDown", "u"):
+        page.keyboard.press(key)  # the second most doubtful, Q4
+    left = {line["question"]: line.get("correct") for line in saved(page, "Save the accepted")}
+    assert [left[f"Q{i}?"] for i in range(6)] == [*expected[:4], None, None]

@@ -74,8 +74,12 @@ export const riskOf = (row) => {
 // Doubtful stretches as `semtoken check` writes them, in the form of parts.
 const asParts = (row) => (row.marks ?? []).map((mark) => ({ ...mark, text: cutOut(row.text, mark.start, mark.end), present: true }));
 
-export function asRow(row) {
-  const found = { ...row, text: String(row.text ?? row.response ?? row.answer ?? ""), label: typeof row.correct === "boolean" ? row.correct : null };
+// Labels as every command reads them. One that is taken away here is no longer in what is saved.
+const VERDICTS = { true: true, yes: true, 1: true, "1.0": true, false: false, no: false, 0: false, "0.0": false };
+
+export function asRow({ correct, ...row }) {
+  const label = VERDICTS[String(correct).trim().toLowerCase()] ?? null;
+  const found = { ...row, ...(label === null ? { correct } : {}), text: String(row.text ?? row.response ?? row.answer ?? ""), label };
   return found.marks && !found.parts ? { ...found, parts: asParts(found) } : found;
 }
 
