@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from semtoken.bench.report import writing as report_writing
 from semtoken.bench.report.content import BenchReport, build_report
+from semtoken.bench.report.drawing import STYLE
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
 from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInputError
@@ -205,6 +207,61 @@ def test_latex_compiles(folder: Path, tmp_path: Path) -> None:
 
 
 # --- figures -----------------------------------------------------------------------------------------------------
+
+LOOKS = (
+    *("text", "position", "fontsize", "va", "color", "facecolor", "linewidth", "linestyle", "drawstyle", "marker"),
+    *("markersize", "markeredgecolor", "markeredgewidth", "zorder", "x", "y", "width", "height", "xydata", "segments"),
+)
+"""What is recorded of a line, a bar, a text and whatever else is drawn, as far as it has that."""
+
+
+def looks(artist: Any) -> str:
+    """One line on an artist: many numbers as their count, first, last and mean."""
+
+    def shown(value: Any) -> str:
+        if isinstance(value, list):
+            value = np.concatenate([np.ravel(one) for one in value] or [np.empty(0)])
+        if isinstance(value, np.ndarray) and value.size > 8:
+            value = (value.size, *value.flat[:2], *value.flat[-2:], value.mean())
+        numbers = value if isinstance(value, tuple | np.ndarray) else [value]
+        return " ".join(f"{one:.4f}" if isinstance(one, float) else str(one) for one in np.ravel(numbers).tolist())
+
+    got = {name: getattr(artist, f"get_{name}")() for name in LOOKS if hasattr(artist, f"get_{name}")}
+    got |= {"at": artist.xy} if hasattr(artist, "xy") else {}
+    return f"{type(artist).__name__}: " + ", ".join(f"{name} {shown(value)}" for name, value in got.items())
+
+
+def drawn(figure: Any) -> Iterator[str]:
+    """Lines on a figure and all that is in it."""
+    layout = figure.subplotpars
+    yield f"size {figure.get_size_inches()}, edges {layout.left} {layout.bottom} {layout.right} {layout.top}"
+    yield from (looks(text) for text in (figure._supxlabel, figure._supylabel) if text)
+    yield from (f"legend {one._loc} {one.get_frame_on()}: {[*map(looks, one.get_texts())]}" for one in figure.legends)
+    for axis in figure.axes:
+        limits = [*map(float, (*axis.get_xlim(), *axis.get_ylim()))]
+        scale = f"{axis.get_xscale()} {limits}, below {axis.get_axisbelow()}"
+        yield f"panel {axis.get_subplotspec()} {scale}, label sizes {axis.xaxis.label.get_fontsize()}"
+        grids = [(one.get_color(), one.get_linewidth()) for one in (axis.get_xgridlines() + axis.get_ygridlines())[:1]]
+        ticks = [[one.get_text() for one in own] for own in (axis.get_xticklabels(), axis.get_yticklabels())]
+        yield f"{axis.get_xlabel()} | {axis.get_ylabel()} | {ticks} | {grids}"
+        axes = (axis.patch, axis.xaxis, axis.yaxis, *axis.spines.values())
+        shown = (one for one in axis.get_children() if one not in axes)
+        yield from (looks(one) for one in shown if not hasattr(one, "get_text") or one.get_text())
+
+
+def test_what_figures_show_is_recorded() -> None:
+    """Lines, bars, marks and texts of each kind: if a change is meant, what is printed goes into the file."""
+    import matplotlib
+
+    lines = []
+    for plot in report().plots:
+        with matplotlib.rc_context(STYLE):
+            lines += [f"== {plot.name}: {plot.title}", *drawn(plot.draw())]
+    found, recorded = "\n".join(lines) + "\n", Path(__file__).with_name("recorded_figures.txt").read_text("utf-8")
+    print(found)
+    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    assert number.sub("#", found).splitlines() == number.sub("#", recorded).splitlines()
+    assert [*map(float, number.findall(found))] == pytest.approx([*map(float, number.findall(recorded))], abs=2e-4)
 
 
 MANY = (*list(METHODS)[:9], "confidence")
