@@ -747,3 +747,23 @@ def test_labels_of_a_file_are_shown_however_it_spells_them(
         page.keyboard.press(key)  # the second most doubtful, Q4
     left = {line["question"]: line.get("correct") for line in saved(page, "Save the accepted")}
     assert [left[f"Q{i}?"] for i in range(6)] == [*expected[:4], None, None]
+
+
+@pytest.mark.parametrize("opened_there", [False, True])
+def test_no_id_becomes_another_where_a_browser_has_no_such_number(
+    opened: Opening, tmp_path: Path, opened_there: bool
+) -> None:
+    """Ids of messages in social networks have nineteen digits; numbers of JavaScript are exact up to sixteen."""
+    ids = [2**53 - 1, 2**53 + 1, 1234567890123456789, -(2**60) - 1, "1234567890123456789", 10**400, 7]
+    rows = [
+        {"id": one, "question": f"Q{i}?", "response": "A", "sequence_uncertainty": i / 10, "log_confidence": -i / 10}
+        for i, one in enumerate(ids)
+    ]
+    page = opened(rows[:1] if opened_there else rows).page
+    if opened_there:
+        page.get_by_text("Open another file").click()
+        page.locator("input[type=file]").set_input_files(write_lines(tmp_path / "rows.jsonl", rows))
+    page.get_by_role("slider").fill("7")
+    found = {line["question"]: line["id"] for line in saved(page, "Save the rest")}
+    assert [str(found[f"Q{i}?"]) for i in range(7)] == [str(one) for one in ids]
+    assert found["Q0?"] == 2**53 - 1 and found["Q6?"] == 7

@@ -7,11 +7,11 @@ import { Compare } from "./compare.js";
 import { Fields, fieldsOf } from "./fields.js";
 import { File } from "./file.js";
 import { Review } from "./review.js";
-import { asRow, Probability } from "./helpers.js";
+import { asRow, parseJson, Probability } from "./helpers.js";
 
 const embedded = () => {
   const element = document.getElementById("data");
-  return element ? JSON.parse(element.textContent) : null;
+  return element ? parseJson(element.textContent) : null;
 };
 
 // ---- what this browser keeps ----------------------------------------------------------------------------------------

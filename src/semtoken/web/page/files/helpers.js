@@ -83,6 +83,10 @@ export function asRow({ correct, ...row }) {
   return found.marks && !found.parts ? { ...found, parts: asParts(found) } : found;
 }
 
+// JSON, with whole numbers that are too large for a number of JavaScript as texts: ids, of which none must become another.
+export const parseJson = (text) =>
+  JSON.parse(text, (key, value, context) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? context.source : value));
+
 export function parseLines(text) {
   const rows = [];
   let number = 0;
@@ -91,7 +95,7 @@ export function parseLines(text) {
     if (!line.trim()) continue;
     let row = null;
     try {
-      row = JSON.parse(line);
+      row = parseJson(line);
     } catch {
       row = null;
     }
