@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -48,7 +49,7 @@ class KeptSteps:
             self._kept = 0
         if not fits:
             together = max(1, ROWS_TOGETHER // len(rows))
-            self._rows = torch.empty(together, *rows.shape, dtype=rows.dtype, device=rows.device)
+            self._rows = _memory(together, rows)
         self._rows[self._kept].copy_(rows)
         self._kept += 1
 
@@ -77,3 +78,14 @@ class KeptSteps:
         except SemtokenError as error:
             self._fault = error
             raise
+
+
+def _memory(steps: int, rows: torch.Tensor) -> torch.Tensor:
+    """Memory [steps, B, columns] for steps of such rows, in their precision and on their device."""
+    shape = (steps, *rows.shape)
+    if not rows.is_cpu:
+        return torch.empty(shape, dtype=rows.dtype, device=rows.device)
+    # NumPy asks the system for large pages, torch does not: the first writing to small ones takes longer than to score
+    # what is written.
+    numbers = torch.from_numpy(np.empty(math.prod(shape) * rows.element_size(), dtype=np.uint8))
+    return numbers.view(rows.dtype).view(shape)
