@@ -58,6 +58,7 @@ def answers(draw: st.DrawFn) -> tuple[list[SpelledText], str]:
 
 
 @example(([SpelledText(None, 2), *[SpelledText("a")] * 3, SpelledText(None, 2)], "ba"))
+@example(([SpelledText("a"), SpelledText(None, 2), SpelledText("ab")], "abba"))  # cut behind a piece that is not known
 @given(answers())
 def test_a_text_is_found_where_a_pattern_of_its_pieces_fits(answer: tuple[list[SpelledText], str]) -> None:
     pieces, text = answer

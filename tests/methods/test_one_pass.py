@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import gmean
+from scipy.stats import entropy, gmean
 
 import semtoken
 from semtoken import methods
@@ -157,6 +157,15 @@ def test_the_exact_entropy_lies_between_the_bounds(drawn: Any, k: int, sized: bo
         assert low - 1e-9 <= exact <= high + 1e-9
         if len(best) == size and sized:
             assert high - low <= 1e-9
+
+
+@each("best, packed", [([0.5, 0.3], [0.2]), ([0.5, 0.15], [0.15, 0.15, 0.05]), ([0.4, 0.2], [0.2, 0.2])])
+def test_distributions_that_a_list_allows_reach_both_ends_of_the_entropy(
+    best: list[float], packed: list[float]
+) -> None:
+    """The rest of the mass is on as few tokens as can be, or spread over all others."""
+    even = [sum(packed) / 8] * 8
+    assert entropy_bounds(np.log(best), 10) == pytest.approx((entropy([*best, *packed]), entropy([*best, *even])))
 
 
 def listed(row: np.ndarray, token: int, k: int) -> TopStep:
@@ -415,3 +424,14 @@ class StepRowsKept(Observer):
     def observe(self, step: Step) -> None:
         row = np.asarray(step.logits, dtype=np.float64)[0, : step.size]
         self.logs.append(row - step.log_normalizers[0])
+
+
+def test_the_score_of_a_sure_answer_has_no_minus() -> None:
+    """-0.0 would be written as "-0.0"."""
+    others = [{"token": f" other{i}", "logprob": -60.5 - i} for i in range(20)]
+    oslo = {"token": " Oslo", "logprob": 0.0}
+    names = [name for name in one_pass_methods() if name not in ("rauq", "self_certainty")]
+    [found] = semtoken.score_reply(chat_reply("Oslo", [oslo | {"top_logprobs": [oslo, *others]}]), methods=names)
+    scores = found.scores
+    assert [name for name, score in scores.items() if score == 0 and math.copysign(1, score) < 0] == []
+    assert "weakest_phrase" in scores
