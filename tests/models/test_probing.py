@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,7 +17,7 @@ from semtoken.core import ScoringRules, scorer_for
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.choices import _with
-from semtoken.models.probing.disputes import _to_end_of_phrase, doubtful_steps, merge
+from semtoken.models.probing.disputes import Dispute, _to_end_of_phrase, doubtful_steps, merge, only_in_form
 from tests import worked
 from tests.tiny import byte_level_bpe, llama, token_before
 
@@ -67,6 +69,9 @@ def test_groups_are_clusters_with_three_exceptions() -> None:
         expected = sorted(groups.values(), reverse=True)[:4]
         found = competing(stc(), PROMPT, answer, step)
         assert [one.probability for one in found] == pytest.approx(expected, rel=1e-4)
+        assert [one.probability for one in competing(stc(), PROMPT, answer, step, n=1)] == [found[0].probability]
+        assert max(len(one.tokens) for one in found) == 3  # of a meaning the most probable ones are shown
+        assert all([p for _, p in one.tokens] == sorted((p for _, p in one.tokens), reverse=True) for one in found)
         assert all(
             text == vocabulary.texts[i] for one in found for i, (text, _) in zip(one.token_ids, one.tokens, strict=True)
         )
@@ -90,13 +95,16 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_function_words_of_the_record_are_one_meaning_also_where_one_was_chosen(known: bool) -> None:
     """With a vocabulary, and without one, by the texts of the record."""
-    chances = {" the": 0.4, " a": 0.3, " Rome": 0.2, "rome": 0.05}
+    chances = {" the": 0.4, " a": 0.2, "the": 0.06, "an": 0.04, " Rome": 0.2, "rome": 0.05}
     items = {name: {"token": name, "logprob": math.log(chance)} for name, chance in chances.items()}
     vocabulary = worked.vocabulary(tuple(chances)) if known else None
     for chosen, expected in ((" the", [(0.7, True), (0.25, False)]), (" Rome", [(0.7, False), (0.25, True)])):
         answer = st.score_logprobs([{**items[chosen], "top_logprobs": list(items.values())}], vocabulary)
         found = competing_in_record(answer, 0, scorer_for(vocabulary, ScoringRules()))
         assert [(pytest.approx(one.probability), one.chosen) for one in found] == expected
+        shown = [(" the", 0.4), (" a", 0.2), ("the", 0.06)]  # and not the fourth
+        assert [*found[0].tokens] == [(text, pytest.approx(chance)) for text, chance in shown]
+        assert competing_in_record(answer, 0, scorer_for(vocabulary, ScoringRules()), n=1) == found[:1]
 
 
 def test_disputes_follow_each_meaning_greedily() -> None:
@@ -113,7 +121,61 @@ def test_disputes_follow_each_meaning_greedily() -> None:
             ids = [*answer.token_ids[: dispute.step], one.token_ids[0]]
             for _ in range(4):
                 ids.append(int(probabilities([*prompt_ids(), *ids]).argmax()))
-            assert one.continuation is not None and one.continuation in vocabulary.decode(ids)
+            start = answer.tokens[dispute.step].start
+            blank = answer.text[start].isspace()
+            word = start if blank else len(re.sub(r"\S*\Z", "", answer.text[:start]))
+            assert one.continuation is not None
+            assert vocabulary.decode(ids)[word:].strip().startswith(one.continuation)
+    [whole] = disputed(stc(), PROMPT, answer, n=999, max_steps=1, with_agreed=True)
+    assert whole.unheard == pytest.approx(0, abs=1e-6)
+
+
+def test_steps_at_which_nothing_else_is_said_are_left_out_unless_wanted() -> None:
+    """With one meaning followed, no step at which it is the answer's own is disputed."""
+    answer = stc().generate(PROMPT, max_new_tokens=5)[0]
+    agreed = disputed(stc(), PROMPT, answer, n=1, with_agreed=True)
+    found = disputed(stc(), PROMPT, answer, n=1)
+    assert found == [one for one in agreed if one.disagreement > 0] != agreed
+
+
+def dispute(step: int, part: Any, disagreement: float, unheard: float, *others: Competitor) -> Dispute:
+    return Dispute(step, part, (competitor(0.5, "Oslo", chosen=True), *others), disagreement, unheard)
+
+
+def test_a_dispute_is_said_with_three_other_meanings_that_have_a_share() -> None:
+    [part] = stc().score(PROMPT, " Oslo ")[0].parts(by="phrase")
+    names = {"Bergen": 0.2, "Paris": 0.0951, "": 0.09, "Rome": 0.06, "Kyiv": 0.05}
+    others = [competitor(chance, name) for name, chance in names.items()]
+    considered = "at “Oslo” the model also considered “Bergen” (20%), “Paris” (10%), “Rome” (6%)"
+    assert dispute(0, part, 0.4, 0.0, *others).sentence == considered
+    alone = "at “Oslo” the model also considered “Rome” (1%)"
+    assert dispute(0, part, 0.0, 0.0, competitor(0.0149, "Rome"), competitor(0.005, "Kyiv")).sentence == alone
+    assert dispute(0, part, 0.0, 0.0, competitor(0.005, "Kyiv")).sentence == "at “Oslo” it was least sure"
+
+
+@pytest.mark.parametrize(
+    ("disagreement", "unheard", "only"),
+    [
+        (0.0, 0.0, True),
+        (0.15, 0.0, True),
+        (0.0, 0.15, True),
+        (0.1, 0.06, False),
+        (0.16, 0.0, False),
+        (None, 0.0, False),
+    ],
+)
+def test_a_doubt_is_of_form_only_if_branches_that_agree_have_nearly_all(
+    disagreement: float | None, unheard: float, only: bool
+) -> None:
+    """At each doubtful step; one that was not looked at is a doubt, and a phrase without doubt has none of form."""
+    answer = stc().score(PROMPT, " the TV")[0]
+    [part] = answer.parts(by="phrase")
+    steps = [step for step in doubtful_steps(answer, 99) if step in part.tokens]
+    assert steps
+    found = [dispute(step, part, disagreement, unheard) for step in steps if disagreement is not None]
+    assert only_in_form(part, answer, found) is only
+    assert not only_in_form(part, answer, found[1:])
+    assert not only_in_form(replace(part, tokens=range(0)), answer, found)
 
 
 def test_the_least_certain_steps_are_looked_at_and_no_blanks() -> None:
@@ -127,6 +189,8 @@ def test_the_least_certain_steps_are_looked_at_and_no_blanks() -> None:
     assert len(doubtful_steps(longer, doubtful=1.0)) == 8 < len(doubtful_steps(longer, 99, 1.0)), (
         "unless asked for more"
     )
+    items = [{"token": f" {name}", "logprob": math.log(chance)} for name, chance in (("a", 0.89), ("b", 0.91))]
+    assert doubtful_steps(st.score_logprobs(items)) == [0]
     for most, doubtful in ((-1, 0.5), (1, -0.05), (1, 1.05)):
         with pytest.raises(InvalidInputError):
             doubtful_steps(answer, most, doubtful)
@@ -143,13 +207,18 @@ def test_branches_that_say_the_same_are_one() -> None:
             competitor(0.3, "war ended 1945"),
             competitor(0.2, "It lasted until 1946"),
             competitor(0.1, "the"),
+            competitor(0.05, "..."),
+            competitor(0.04, "?"),
         ]
     )
     assert [(one.probability, one.chosen) for one in merged] == [
         (pytest.approx(0.7), True),
         (0.2, False),
         (0.1, False),
+        (0.05, False),
+        (0.04, False),
     ]
+    assert merge([competitor(0.7, "Oslo"), competitor(0.3 + 1e-9, "Oslo")])[0].probability == 1.0
 
 
 SCHEMA = {"properties": {"unit": {"enum": ["the TV", "Paris", "of"]}, "ok": {"type": "boolean"}}}
@@ -221,6 +290,12 @@ def test_a_model_in_bfloat16_is_asked_as_well() -> None:
         ("St. Olav", 3, False, "St. Olav"),  # the phrase may end only behind the forced token
         ("Oslo and Ber", 1, True, "Oslo and"),
         ("Bergen", 1, True, "Bergen"),  # no word before it to end with
+        ("O Ber", 0, True, "O"),
+        ("O Ber", 1, True, "O"),
+        ("O Ber", 2, True, "O Ber"),
+        (" Ber", 0, True, "Ber"),
+        ("! It is", 0, False, ""),
+        ("! It is", -1, False, ""),
     ],
 )
 def test_a_branch_ends_with_its_phrase(text: str, behind: int, broken_off: bool, phrase: str) -> None:
