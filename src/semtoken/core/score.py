@@ -161,7 +161,9 @@ class Agreeing:
         """The same for the tokens of each list, in their order."""
         steps = zip(self.listed, self.prefixes, self.opening, strict=True)
         return [
-            scorer.kinds_listed(step.token, step.ids, prefixes, opening, neutrality=neutrality, spelled=step.spelled)
+            scorer.kinds_listed(
+                step.token, step.ids, prefixes, opening, neutrality=neutrality, spelled=step.alike.surely
+            )
             for step, prefixes, opening in steps
         ]
 
@@ -344,7 +346,7 @@ ANY_NUMBER = 2**53
 def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
     """The number of tokens that agree with the chosen one of each step: cluster, prefix set and neutral tokens."""
     if scorer.open_ended:
-        return [ANY_NUMBER if scorer.by_spelling and step.many else 1 for step in agreed.listed]
+        return [ANY_NUMBER if scorer.by_spelling and step.alike.many else 1 for step in agreed.listed]
     pairs = zip(agreed.listed, agreed.opening, strict=True)
     sizes = [scorer.related_count(step.token, opening, neutrality) for step, opening in pairs]
     owners, ids = agreed.prefix_entries
@@ -379,7 +381,7 @@ def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, 
     shares, mixed = [0.0] * len(SOURCES), 0.0
     for candidates, probability in doubts.ambiguous:
         kinds = scorer.kinds_listed(
-            step.token, candidates, prefixes, opening, neutrality=neutrality, spelled=step.spelled
+            step.token, candidates, prefixes, opening, neutrality=neutrality, spelled=step.alike.surely
         )
         if all(kinds):
             shares[max(kinds)] += probability  # whichever is meant, it counts

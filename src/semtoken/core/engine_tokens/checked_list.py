@@ -40,6 +40,18 @@ class Doubts(NamedTuple):
     """The special tokens that the chosen one may be, if its name does not say which; `token` is the first of them."""
 
 
+class Alike(NamedTuple):
+    """The listed tokens that are spelled as a chosen one is, where no vocabulary shows it."""
+
+    surely: tuple[int, ...] = ()
+    perhaps: float = 0.0
+    """The mass of those of which it is not clear."""
+    many: bool = False
+    """True if any number of tokens that are not listed may be spelled so, too."""
+    namesakes: bool = True
+    """True if another token that has the chosen one's name is surely spelled so."""
+
+
 class ListedStep(NamedTuple):
     """The tokens that a list names for one step, with their probabilities and the mass that it does not name."""
 
@@ -61,20 +73,18 @@ class ListedStep(NamedTuple):
     """True if every token of the vocabulary is listed."""
     listed: int
     """The number of entries with a probability beside the chosen token."""
-    doubts: Doubts | None = None
-    """All that is not clear about the list; None where nothing is, as nearly always."""
-    many: bool = False
-    """True if any number of tokens may be spelled as the chosen token is, where no vocabulary shows it."""
-    with_blank: int = 0
-    """The number of names that begin with a blank."""
-    without_blank: int = 0
-    """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
     bare: bool = False
     """True if the engine gave no list at all."""
     others: TopStep | None = None
     """The step, if `ids` are only the chosen token and those that may agree with it: the others have no numbers yet."""
-    spelled: tuple[int, ...] = ()
-    """The `ids` of tokens that are surely spelled as the chosen token is, where no vocabulary shows it."""
+    alike: Alike = Alike()
+    """The `ids` of tokens that are spelled as the chosen token is, where no vocabulary shows it."""
+    doubts: Doubts | None = None
+    """All that is not clear about the list; None where nothing is, as nearly always."""
+    with_blank: int = 0
+    """The number of names that begin with a blank."""
+    without_blank: int = 0
+    """The number of names that would be another token's, too, if the engine left out the blank at its beginning."""
 
 
 @dataclass
@@ -158,18 +168,6 @@ class Meant(NamedTuple):
     """True if further tokens may have the name, which a list that is keyed by names has lost."""
     pooled: bool = False
     """True if all entries of this name count as one token, with the sum of their probabilities."""
-
-
-class Alike(NamedTuple):
-    """The listed tokens that are spelled as a chosen one is, where no vocabulary shows it."""
-
-    surely: tuple[int, ...] = ()
-    perhaps: float = 0.0
-    """The mass of those of which it is not clear."""
-    many: bool = False
-    """True if any number of tokens that are not listed may be spelled so, too."""
-    namesakes: bool = True
-    """True if another token that has the chosen one's name is surely spelled so."""
 
 
 class MeantStep(NamedTuple):
@@ -328,12 +326,11 @@ class ListReader:
             smallest=min(other.probability for other in others) if bounded else 1.0,
             complete=complete,
             listed=sum(other.tells for other in others),
+            bare=len(step.names) < 2,
+            alike=alike,
             doubts=doubts if any(doubts) else None,
-            many=alike.many,
             with_blank=meant.with_blank,
             without_blank=meant.without_blank,
-            bare=len(step.names) < 2,
-            spelled=alike.surely,
         )
 
 

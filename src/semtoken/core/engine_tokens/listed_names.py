@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +20,6 @@ from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.clustering.vocabulary import Vocabulary, neutral_mask, normalize
 from semtoken.core.engine_tokens.checked_list import OVERFULL, Alike, Doubts, ListedStep, Meant, MeantStep, Names
 from semtoken.core.engine_tokens.passes import BLANKS
-from semtoken.core.engine_tokens.precision import LEAST_GIVEN
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
     NAMELESS,
@@ -37,6 +37,9 @@ SpellingRule: TypeAlias = Callable[[str], str]
 NOBODY = 0
 """Number of a token that agrees with no other. An entry that perhaps agrees with the chosen token may be this one
 instead."""
+
+
+_ID, _SPELLED = itemgetter(0), itemgetter(2)
 
 
 class Spelling(NamedTuple):
@@ -205,56 +208,55 @@ class ListedNames(Names):
         `Names.clear`.
         """
         if not self.naming.texts and any(text or spelled for _, text, spelled in step.names[1:]):
-            self.naming = self.naming._replace(texts=True)
+            self.naming = Naming(self.naming.decoded, texts=True)
             if not position:  # it is seen before any list is read
                 self._known = self.naming
-        (own, *others), (log_prob, *log_probs) = step.names, step.log_probs
-        if own in others:
-            again = others.index(own)
-            if log_probs[again] != log_prob:
+        own, names, log_probs = step.names[0], [*step.names], [*step.log_probs]
+        if own in names[1:]:
+            again = names.index(own, 1)
+            if log_probs[again] != log_probs[0]:
                 return None
-            del others[again], log_probs[again]
-        ids, texts, spelled = zip(*others, strict=True) if others else ((), (), ())
-        if not all(spelled) or ids.count(None) != (len(ids) if own[0] is None else 0) or log_prob in STAND_INS:
+            del names[again], log_probs[again]
+        ids, spelled = list(map(_ID, names)), list(map(_SPELLED, names))
+        others = spelled[1:]
+        if not all(others) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
             return None
         # Terminators have no bytes, and their names say which they are.
-        if not own[2] and (is_unnamed(own) or own[1] in texts):
+        if not own[2] and (is_unnamed(own) or own[1] in [text for _, text, _ in names[1:]]):
             return None
-        if min(step.log_probs) <= LEAST_GIVEN or max(step.log_probs) > 0.0:
+        if len(set(spelled if own[0] is None else ids)) < len(names):  # a token is there twice
             return None
-        each = {own[2], *spelled} if own[0] is None else {own[0], *ids}
-        if len(each) <= len(others):  # a token is there twice
-            return None
-        probability, probabilities = math.exp(log_prob), list(map(math.exp, log_probs))
-        total = math.fsum([probability, *probabilities])
-        if total > OVERFULL:
+        probabilities = list(map(math.exp, log_probs))
+        total = math.fsum(probabilities)
+        # A number that gives no probability may stand for none; one above 0 is no logarithm of a probability.
+        if not all(probabilities) or total > OVERFULL or (total > 1.0 and max(log_probs) > 0.0):
             return None
         chosen = self._numbers.get(own) or self._added(own)
         spelling = self.spellings[chosen]
         if spelling.read[0] != spelling.read[1]:
             return None
-        found: dict[int, float] = {chosen: probability}
+        found = {chosen: probabilities[0]}
         # One look at all letters of the list: a token that reads alike has those of the chosen one.
-        letters = b"\0".join(spelled).decode("utf-8", "replace").lower()
+        letters = b"\0".join(others).decode("utf-8", "replace").lower()
         if not spelling.alone and (not self.plain or spelling.read[0] in letters):
-            for name, other in zip(others, probabilities, strict=True):
+            for name, probability in zip(names[1:], probabilities[1:], strict=True):
                 if self.spelled_by[name].read == spelling.read:
-                    found[self._numbers.get(name) or self._added(name)] = other
+                    found[self._numbers.get(name) or self._added(name)] = probability
         alike = self.alike(chosen, found) if len(found) > 1 else NONE_ALIKE[spelling.alone]
+        # By their places: keywords would cost a quarter of all that reading a list does.
         return ListedStep(
             chosen,
             list(found),
             list(found.values()),
-            math.log(probability) if probability else -math.inf,
+            math.log(probabilities[0]),
             total,
             1.0,  # any number of tokens may be spelled alike
-            complete=False,
-            listed=len(others),
-            doubts=Doubts(perhaps=alike.perhaps) if alike.perhaps else None,
-            many=alike.many,
-            bare=len(step.names) < 2,
-            others=step if others else None,
-            spelled=alike.surely,
+            False,  # and so the list is not complete
+            len(others),
+            len(step.names) < 2,
+            step if others else None,
+            alike,
+            Doubts(perhaps=alike.perhaps) if alike.perhaps else None,
         )
 
     def meant(self, step: TopStep, before: Name | None, position: int) -> MeantStep:
