@@ -279,7 +279,7 @@ class Vocabulary:
         """Token ids from a list, array or tensor as a list of integers, checked as `check_ids` does."""
         # Most are so, and it costs little to see it.
         is_plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}
-        if is_plain and (not token_ids or 0 <= min(token_ids) <= max(token_ids) < self.size):
+        if is_plain and (not token_ids or 0 <= min(token_ids) <= max(token_ids) < len(self.texts)):
             plain: list[int] = token_ids
             return plain
         first = inputs.whole(first, "first", low=0)

@@ -62,7 +62,16 @@ def listed_flags(
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed
-    odd = [(i, step) for i, step in enumerate(steps) if _is_odd(step)]
+    # Those of which there is anything that a flag may speak of.
+    odd = [
+        (i, step)
+        for i, step in enumerate(steps)
+        if not step.listed
+        or step.without_blank
+        or step.log_prob < LEAST_TELLING
+        or step.total > SLIGHTLY_OVERFULL
+        or step.doubts
+    ]
     pieces = vocabulary.pieces
     unnamed = [i for i, step in enumerate(steps) if _UNNAMED in pieces[step.token]] if agreed.scorer.open_ended else []
     if not (odd or silent or copied or unnamed):  # as of most answers
@@ -130,17 +139,6 @@ def listed_flags(
         Flag(code, f"{len(where)} of {len(steps)} steps (the first is step {where[0]}) {what}.")
         for code, where, what in findings
         if where
-    )
-
-
-def _is_odd(step: ListedStep) -> bool:
-    """Return True if there is anything about a step that a flag may speak of."""
-    return bool(
-        not step.listed
-        or step.without_blank
-        or step.log_prob < LEAST_TELLING
-        or step.total > SLIGHTLY_OVERFULL
-        or step.doubts
     )
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -118,7 +118,7 @@ class Agreeing:
         """The steps in columns, to which lists are brought when somebody asks for them."""
         return of_lists(self.listed, self.opening) if self.rows is None else self.rows
 
-    @cached_property
+    @property
     def masses(self) -> list[LogMass]:
         """The log masses of the steps under the rules of the scorer."""
         return [step.log_mass for step in self._listed_masses] if self.rows is None else self.bounds.masses()
@@ -230,24 +230,24 @@ def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[St
     kinds = agreed.kinds_by_step(scorer, neutrality=neutrality)
     sizes = _sizes(agreed, scorer, neutrality=neutrality)
     effects = itertools.repeat(NO_EFFECT) if agreed.rounding.even else _effects_of_rounding(agreed, kinds)
-    for i, (step, each, size, effect) in enumerate(zip(agreed.listed, kinds, sizes, effects, strict=False)):
+    for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, effects, strict=False)):
         shares = [0.0] * len(SOURCES)
-        for kind, probability in compress(zip(each, step.probabilities, strict=True), each):  # those that count
-            shares[kind] += probability
-        mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + effect.own
+        for kind, probability in zip(each, step.probabilities, strict=True):
+            if kind:
+                shares[kind] += probability
+        mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + own
         if step.doubts is not None:
             doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
             shares = [listed + unclear for listed, unclear in zip(shares, doubtful.shares, strict=True)]
             mass, more, ambiguous = sum(shares), doubtful.more, doubtful.ambiguous
             # The log of the upper end is off by as much as the mass that may be added to it is.
-            slack = off + max(effect.own, effect.whole if doubtful.is_open else 0.0)
+            slack = off + max(own, whole if doubtful.is_open else 0.0)
         if step.complete:  # a list of all tokens in full precision is as good as a row of logits
             slack = 0.0 if slack <= ROUNDING else slack
-        else:
+        elif (unseen := size - len(each) + each.count(0)) > 0:
             # Listed probabilities may have been rounded up, so that more is missing than they leave of 1.
-            missing = max(1.0 - step.total, 0.0) + off + effect.whole * step.total
-            unseen = size - len(each) + each.count(0)
-            more += min(missing, max(unseen, 0) * (step.smallest if effect.most is None else effect.most))
+            missing = max(1.0 - step.total, 0.0) + off + whole * step.total
+            more += min(missing, unseen * (step.smallest if most is None else most))
         masses.append(StepMass(interval(mass, more, slack), shares, ambiguous))
     if neutrality and scorer.knows_neutral:
         neutral = scorer.are_neutral(agreed.steps.tokens, agreed.steps.opening)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -264,14 +265,15 @@ class Scorer:
         `spelled`: the tokens that are spelled as the chosen one is, where no vocabulary shows it.
         """
         if self.open_ended:
-            counted = {**dict.fromkeys(spelled if self.by_spelling else (), PREFIX), token: CLUSTER}
+            counted = dict.fromkeys(spelled if self.by_spelling else (), PREFIX)
+            counted[token] = CLUSTER
         else:
             counted = self.related(token)
         if self.rules.prefix_matching:
             begins: list[int] = prefix_set[self.in_prefix_set(prefix_set)].tolist()
             counted = {**dict.fromkeys(begins, PREFIX), **counted}
         if not (neutrality and self.knows_neutral):
-            return [counted.get(listed, 0) for listed in ids]
+            return list(map(counted.get, ids, repeat(0)))
         neutral = self.neutral_tokens[opening]
         return [NEUTRAL if listed in neutral and listed != token else counted.get(listed, 0) for listed in ids]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -94,7 +95,15 @@ def _is_whole_text(spelled: bytes) -> bool:
     return True
 
 
-def without_nameless_copies(steps: Sequence[TopStep], _: TopStep | None = None) -> tuple[TopStep, ...]:
+def without_quirks_of_names(steps: Sequence[TopStep], before: TopStep | None = None) -> tuple[TopStep, ...]:
+    """The steps without the quirks of names that have no bytes; most engines give bytes with every name."""
+    names = chain.from_iterable([step.names for step in steps])
+    if all(map(_SPELLED, names)) and (before is None or before.names[0][2]):
+        return tuple(steps)
+    return without_empty_bytes(without_borrowed_names(without_nameless_copies(steps), before))
+
+
+def without_nameless_copies(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     """The steps without an entry that has the chosen token's number and no name, if their lists lack the chosen token.
 
     Some gateways drop the names of a list. Then the chosen token would count twice.
@@ -150,7 +159,7 @@ def _unborrowed(name: Name) -> Name:
     return name[0], REPLACEMENT if name[0] is None else None, None
 
 
-def without_empty_bytes(steps: Sequence[TopStep], _: TopStep | None = None) -> tuple[TopStep, ...]:
+def without_empty_bytes(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     """The steps with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
     return tuple([_without_empty_bytes(step) if b"" in map(_SPELLED, step.names) else step for step in steps])
 
@@ -168,11 +177,7 @@ def without_no_bytes(name: Name) -> Name:
 ON_READING: tuple[Callable[[Sequence[TopStep]], tuple[TopStep, ...]], ...] = (with_listed_names,)
 """From steps to those steps, before they are laid against the text of the message."""
 
-ON_SCORING: tuple[Callable[[Sequence[TopStep], TopStep | None], tuple[TopStep, ...]], ...] = (
-    without_nameless_copies,
-    without_borrowed_names,
-    without_empty_bytes,
-)
+ON_SCORING: tuple[Callable[[Sequence[TopStep], TopStep | None], tuple[TopStep, ...]], ...] = (without_quirks_of_names,)
 """From steps, and the step before them as it came out of here (None for the first), to those steps."""
 
 
