@@ -35,7 +35,7 @@ class LogMass(NamedTuple):
     @staticmethod
     def total(masses: Sequence[LogMass]) -> LogMass:
         """The log-probabilities of some steps added up, each end of the interval and the estimate by itself."""
-        return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True))) if masses else CERTAIN
+        return LogMass(*map(math.fsum, zip(*masses, strict=True))) if masses else CERTAIN
 
 
 CERTAIN = LogMass(0.0, 0.0, 0.0)

@@ -6,7 +6,7 @@ them choices, texts and numbers stand, for those who pass replies on with someth
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -218,8 +218,8 @@ class Shape:
         self.counted: int | None = None
         """The reply's count of tokens in all its choices, hidden reasoning apart; None if it does not say."""
         self.read: int | None = None
-        """The reply's count of tokens in its prompts; None if it does not say."""
-        self.ids: Counter[str] = Counter()
+        """The reply's count of tokens in its prompts, which an echo is known by; None if it does not say."""
+        self.ids: defaultdict[str, int] = defaultdict(int)
         """The number of chunks that name each reply, where shapes name them."""
         self.fields: set[str] = set()
         """The fields that the reply has, as far as its shape looks at them to recognize the engine."""

@@ -27,6 +27,8 @@ VLLM_BOTH = frozenset({"stop_reason", "token_ids"})
 """Others have one of these fields in a choice."""
 NOT_VLLM = frozenset({"disaggregated_params", "context_logits", "avg_decoded_tokens_per_iter", "mm_embedding_handle"})
 """Fields of a choice of TensorRT-LLM's, whose form began as vLLM's."""
+SIGNS = VLLM_FIELDS | {"sglext", "timings"}
+"""Fields of a reply that show its engine."""
 ID_FIELDS = ("token_ids", "prompt_token_ids")
 ITEM_LISTS: Mapping[str, SegmentKind] = {
     "content": "answer",
@@ -112,8 +114,8 @@ class Choices(Shape):
         choices, self._beside = reply.get("choices"), reply.get(STEPS_BESIDE)
         if choices and isinstance(reply.get("id"), str) and reply["id"]:
             self.ids[reply["id"]] += 1
-        self.fields.update([name for name, value in reply.items() if value is not None or name in VLLM_FIELDS])
-        if (read := fields.count_at(reply, *self.read_at)) is not None:
+        self.fields |= {name for name in SIGNS.intersection(reply) if reply[name] is not None or name in VLLM_FIELDS}
+        if self.echoes and (read := fields.count_at(reply, *self.read_at)) is not None:
             self.read = read
         for i, value in enumerate(() if choices is None else as_list(choices, "choices")):
             choice = as_object(value, f"choices[{i}]")
