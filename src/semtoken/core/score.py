@@ -118,7 +118,7 @@ class Agreeing:
         """The steps in columns, to which lists are brought when somebody asks for them."""
         return of_lists(self.listed, self.opening) if self.rows is None else self.rows
 
-    @property
+    @cached_property
     def masses(self) -> list[LogMass]:
         """The log masses of the steps under the rules of the scorer."""
         return [step.log_mass for step in self._listed_masses] if self.rows is None else self.bounds.masses()
