@@ -1,12 +1,13 @@
-"""Defaults: as they are recorded, and the same for one setting at every door where it can be given."""
+"""Defaults and limits: as they are recorded, and the same for one setting at every door where it can be given."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from semtoken.guarantees import Threshold
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.journal.watch import watch
 from semtoken.support.executors.ray import RayExecutor
+from semtoken.support.garbage import rare_collections
 from semtoken.web.doctor.diagnosis import Streaming
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
@@ -92,6 +94,38 @@ def test_defaults_are_those_that_users_rely_on() -> None:
 
 def _is_error(door: Any) -> bool:
     return inspect.isclass(door) and issubclass(door, Exception)
+
+
+def numbers(module: ast.Module, where: str) -> Iterator[tuple[str, Any]]:
+    """The numbers to which a module gives a name, such as limits and least shares, with that name."""
+    for node in module.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            pairs: Iterable[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(target.elts, node.value.elts, strict=True)
+            for name, value in pairs:
+                if all(isinstance(part, OF_NUMBERS) for part in ast.walk(value)):
+                    known = eval(compile(ast.Expression(value), where, "eval"))
+                    yield f"{where} {ast.unparse(name)}", sorted(known) if isinstance(known, set) else known
+
+
+OF_NUMBERS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Set, ast.operator, ast.unaryop, ast.expr_context)
+"""The parts of an expression of numbers."""
+
+
+def test_numbers_in_the_code_are_as_they_were_chosen() -> None:
+    """Limits, least shares and sizes decide what users get: whoever changes one changes numbers.json, too."""
+    package = Path(semtoken.__file__).parent
+    with rare_collections(10**7):
+        found = {
+            name: value
+            for file in sorted(package.rglob("*.py"))
+            for name, value in numbers(ast.parse(file.read_bytes()), file.relative_to(package).as_posix())
+            if any(isinstance(one, int | float) for one in (value if isinstance(value, tuple | list) else [value]))
+        }
+    recorded = json.loads(Path(__file__).with_name("numbers.json").read_text("utf-8"))
+    assert json.loads(json.dumps(found)) == recorded
 
 
 MEBIBYTE = 2**20

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +16,20 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from semtoken import score_logprobs
-from semtoken.core.results import Alternative
-from semtoken.core.scored_token import describe_alternatives
-from semtoken.display import PLAIN_BELOW, color, segments, shaded_html, shaded_text, token_table
+from semtoken.core.results import Alternative, Answers, Decision, Flag
+from semtoken.core.scored_token import ValueEnds, describe_alternatives
+from semtoken.display import (
+    PLAIN_BELOW,
+    color,
+    legend,
+    parts_table,
+    scores_line,
+    segments,
+    shaded_html,
+    shaded_text,
+    summary_line,
+    token_table,
+)
 from semtoken.support.text import END, NEWLINE, number, visible, with_bounds
 from tests import worked
 from tests.core.shown import NASTY, Seen, answer, token
@@ -149,3 +164,67 @@ def test_rivals_that_were_not_counted_are_named_as_such() -> None:
     )
     described = describe_alternatives(token("Canberra", 0, 8, alternatives=rivals))
     assert described == "' Sydney' 0.307 (cluster, not counted), 'x' 0.020 (not counted)"
+
+
+UNCERTAINTIES = (0.0, 0.019, 0.021, 0.14, 0.16, 0.49, 0.5, 0.51, 0.74, 0.75, 0.76, 0.999)
+RIVALS = (Alternative(8, " USA", 0.21, "cluster"), Alternative(9, "x", 0.011, "other", counted=False))
+RARE = (Alternative(7, "y", 0.009, "prefix"), Alternative(6, "z", 0.0009, "neutral", counted=False))
+SHOWN = {
+    "a scale": answer(*((f"w{uncertainty}, ", 1 - uncertainty) for uncertainty in UNCERTAINTIES)),
+    "pieces, a gap, a neutral token": answer(
+        text="a京 gap b\n\n",
+        tokens=(
+            *(token("a", 0, 1, 0.9, 0.4), token("�", 1, 2, 0.5), token("�", 1, 2, 0.5)),
+            *(token(" b", 6, 8, neutral=True), token("\n\n", 8, 10, 0.8), token("", 10, 10, 0.3)),
+        ),
+        log_confidence=math.log(0.9 * 0.5**2 * 0.8 * 0.3),
+        flags=(Flag("odd", "Something is odd."),),
+    ),
+    "a decision": answer(
+        *(("Paris", 0.4), (", ", 0.99), ("Lyon", 0.6)),
+        truncated=True,
+        log_confidence_interval=(math.log(0.2), math.log(0.3)),
+        probability_correct=0.25,
+        probability_correct_interval=(0.2, 0.31),
+        decision=Decision("abstain", "uncertain", 0.25, "At most 10% are wrong."),
+        scores={"perplexity": 1.25, "margin": 0.5},
+        score_bounds={"margin": (0.4, 0.6)},
+    ),
+    "a sentence": answer(("The", 0.9), (" capital", 0.8), (" is", 0.9), (" Paris", 0.3), (".", 1.0), question="Where?"),
+    "JSON": answer(("{", 1.0), ('"a": ', 0.9), ("12", 0.7), ("}", 0.9), question=""),
+    "function words": answer((" the", 0.9), neutral_only=True),
+    "a line end": answer(("\n", 0.9)),
+    "nothing": answer(log_confidence=-math.inf),
+}
+
+
+def views() -> Iterator[str]:
+    """Each answer as terminals, pages and notebooks show it."""
+    console = Console(width=150, record=True, file=io.StringIO())
+    ends, rules = ValueEnds((0.1, 0.2, 0.3), quote=(0.5, 0.9, 1.0)), "preset:default|clustering:off|spelling:same"
+    for name, made in SHOWN.items():
+        others = [RARE if place % 2 else RIVALS for place in range(len(made.tokens))]
+        kept = [replace(one, alternatives=of, value_ends=ends) for one, of in zip(made.tokens, others, strict=True)]
+        one = replace(made, tokens=tuple(kept), signature=rules)
+        fields = one.parts("field", schema={"properties": {"b": {}}})
+        yield from (f"# {name}", shaded_text(one).markup, summary_line(one), summary_line(one, hidden=True))
+        yield scores_line(one)
+        for table in (token_table(one), parts_table(one.parts("word")), parts_table(fields)):
+            console.print(table)
+            yield re.sub(" +$", "", console.export_text(), flags=re.MULTILINE)
+        pages: list[Any] = [one, Answers([one]), *one.parts("phrase")[:1], one.parts("word"), fields]
+        yield from map(_lined, [shaded_html(one), *(page._repr_html_() for page in pages)])
+    yield legend().markup
+
+
+def _lined(html: str) -> str:
+    """HTML with one element a line, without what all tables share; `>` stands before what is aligned at its right."""
+    html = re.sub(r"</?(?:div|thead|tbody|table)\b[^>]*>|</(?:t[dhr])>", "", html)
+    html = re.sub(r"<t[dh]\b[^>]*>", lambda cell: " |>" if "right" in cell[0] else " |", html)
+    return re.sub("(?<=.)<(?!/)", "\n<", html)
+
+
+def test_answers_are_shown_as_they_were() -> None:
+    """If a change is meant, what this test prints goes into the file, once it has been read."""
+    shown = "\n".join(views()) + "\n"
+    assert shown == Path(__file__).with_name("recorded_views.txt").read_text("utf-8")
