@@ -119,10 +119,15 @@ def read_question(name: str, question: Any) -> Question:
         return _question(validated(form.model_validate, question), name)
     except WireError as error:
         where = ".".join(map(str, error.place))
-        message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {form.__doc__})"
+        message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {_example(form)})"
         raise InvalidInputError(message) from error
     except InvalidInputError as error:
         raise InvalidInputError(f"Question {name!r}: {error}") from error
+
+
+def _example(form: type[StrictForm]) -> str:
+    """The example in the description of a form, on one line."""
+    return " ".join(str(form.__doc__).split()).partition("such as ")[2].removesuffix(".")
 
 
 def _question(form: NoulQuestion | ChoiceQuestion | ScoreQuestion, name: str) -> Question:
