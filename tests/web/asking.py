@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
@@ -96,3 +97,12 @@ def final_figure(url: str, name: str) -> float:
     """The figure once no request is in flight: a client has its answer a little before it is counted."""
     wait_until(lambda: figure(url, "requests_in_flight") == 0)
     return figure(url, name)
+
+
+def near(value: Any) -> Any:
+    """A value that equals others of nearly the same numbers: the last digits are the machine's."""
+    if isinstance(value, dict):
+        return {name: near(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [near(one) for one in value]
+    return pytest.approx(value, rel=1e-3, abs=1e-8) if isinstance(value, float) else value
