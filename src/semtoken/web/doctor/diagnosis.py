@@ -140,7 +140,7 @@ class Diagnosis:
     best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: TokenNaming | None = None
-    """The ways in which the replies name tokens; None if that was not examined."""
+    """The ways in which the replies name tokens; None if that was not examined, or no tokens came."""
     engine: KnownEngine = ANY
     """The engine that the server runs."""
     recognized_by: str = "nothing that it says of itself"

@@ -82,13 +82,17 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
         good, bad = (middle.asked, bad) if middle.given else (good, middle.asked)
 
 
-def look_at_tokens(asker: Asker, top: int, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
-    """Find out how the server names tokens; also returns the reply to the request that did not ask for ids."""
+def look_at_tokens(asker: Asker, top: int, shape: type[Shape]) -> tuple[TokenNaming | None, ProbeReply]:
+    """Find out how the server names tokens, None if none came; also returns the reply to the request that did not ask
+    for ids.
+    """
     question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=top, temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
+    if not named:
+        return None, plain
     spelled = any(token.bytes is not None for token in named)
-    if named and all(token.id is not None for token in named):
+    if all(token.id is not None for token in named):
         return TokenNaming(spelled, "always"), plain
     for fields in ID_FIELDS:
         reply = asker.ask(shape, replace(question, extra=fields))
@@ -162,12 +166,13 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 
 
 def try_prompts(
-    asker: Asker, top: int, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
+    asker: Asker, top: int, shape: type[Shape], tokens: TokenNaming | None, vocabulary: Tokens | None
 ) -> tuple[list[Trial], list[TopStep]]:
     """Score the answers to a few prompts; also returns all their steps."""
     trials: list[Trial] = []
     steps: list[TopStep] = []
-    fields = {} if vocabulary is None else dict.fromkeys(tokens.id_fields, True)  # ids alone spell nothing
+    # Ids alone spell nothing.
+    fields = {} if vocabulary is None or tokens is None else dict.fromkeys(tokens.id_fields, True)
     for prompt in TRIAL_PROMPTS:
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
         reply = asker.ask(shape, ProbeQuestion(asked, 24, top, 0.0, fields))
