@@ -160,12 +160,14 @@ def fit_venn_abers(log_confidence: FloatArray, correct: FloatArray) -> VennAbers
     p0 can only step at a labeled score and p1 just above one.
     """
     scores, where, counts = np.unique(clipped(log_confidence), return_inverse=True, return_counts=True)
-    weights, means = counts.astype(np.float64), np.bincount(where, correct, minlength=scores.size) / counts
+    right = np.bincount(where, correct, minlength=scores.size).astype(np.intp)
+    pools = _pools_with_one_more(right, counts)
+    # Seen from above, with right and wrong exchanged, a new wrong answer is what a new right one is from below.
+    mirrored = _pools_with_one_more((counts - right)[::-1], counts[::-1])[::-1]
     # A new answer below all scores that counts as wrong, or one above all that counts as right, pools with nothing.
-    p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
-    p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
-    # Each value is from a fit of its own, so rounding may let one fall by its last digit.
-    return VennAbers(*_steps(scores, np.maximum.accumulate(p0)), *_steps(scores, np.maximum.accumulate(p1)))
+    p0 = [0.0, *((size - wrong) / size for wrong, size in mirrored)]
+    p1 = [*(n_right / size for n_right, size in pools), 1.0]
+    return VennAbers(*_steps(scores, np.array(p0)), *_steps(scores, np.array(p1)))
 
 
 FITS: dict[str, Callable[[FloatArray, FloatArray], Curve]] = {
@@ -232,13 +234,38 @@ def _polished(w: FloatArray, columns: FloatArray, target: FloatArray, loss_and_s
     return w
 
 
-def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float:
-    """The isotonic fit at score i with one more answer there."""
-    heavier, moved = weights.copy(), means.copy()
-    heavier[i] += 1
-    moved[i] = (means[i] * weights[i] + label) / heavier[i]
-    fitted = require("scipy.optimize", extra="calibrate").isotonic_regression(moved, weights=heavier).x
-    return min(max(float(fitted[i]), 0.0), 1.0)
+def _pools_with_one_more(right: npt.NDArray[np.intp], counts: npt.NDArray[np.intp]) -> list[tuple[int, int]]:
+    """The right answers and all answers of the pool that one more right answer at each score gets into, [k].
+
+    `right` and `counts` [k] are those of each score, ascending. The fits for all k places take one walk: a pool is a
+    side of the convex minorant of the cumulated counts, and one place further only its left end can change (Vovk, Petej
+    and Fedorova 2015, "Large-scale probabilistic predictors with and without guarantees of validity", algorithms 1 and
+    2). All is in whole numbers, so nothing is rounded.
+    """
+    before = [(0, 0), *zip(np.cumsum(counts).tolist(), np.cumsum(right).tolist(), strict=True)]
+    corners: list[tuple[int, int]] = []  # of the minorant, from right to left
+    for n, n_right in reversed([(0, 0), *((n + 1, n_right + 1) for n, n_right in before[1:])]):
+        _add_corner(corners, (n, n_right))
+    pools = []
+    for passed in before[1:]:
+        start, end = corners[-1], corners[-2]
+        pools.append((end[1] - start[1], end[0] - start[0]))
+        if _turn(start, passed, end) > 0:  # below the side, now that the new answer is to its right
+            corners.pop()
+            _add_corner(corners, passed)
+    return pools
+
+
+def _add_corner(corners: list[tuple[int, int]], point: tuple[int, int]) -> None:
+    """Put a point to the left of a convex chain, without the corners that are not below the sides that it makes."""
+    while len(corners) > 1 and _turn(point, corners[-1], corners[-2]) <= 0:
+        corners.pop()
+    corners.append(point)
+
+
+def _turn(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> int:
+    """Above 0 for a turn to the left on the way from a by b to c, below 0 for one to the right, 0 for none."""
+    return (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
 
 
 def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tuple[float, ...]]:
