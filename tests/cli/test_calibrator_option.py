@@ -126,6 +126,18 @@ def test_another_precision_is_flagged(semtoken: RunCommand, tmp_path: Path) -> N
     assert "int4" in row["calibrated_elsewhere"][0] and row["probability_correct"] is not None
 
 
+def test_a_line_of_another_group_is_flagged(semtoken: RunCommand, tmp_path: Path) -> None:
+    """Of a calibrator that `calibrate --group-by language` made, whichever group it is used on."""
+    made(tmp_path / "cal", task="language=de")
+    languages = ("de", "en", None)
+    lines = [{"question": q, "language": own} for q, own in zip(QUESTIONS, languages, strict=True)]
+    source = write_lines(tmp_path / "in.jsonl", lines)
+    semtoken("score", source, "-o", tmp_path / "out.jsonl", "--calibrator", tmp_path / "cal", "--max-tokens", 2)
+    flagged = [row.get("calibrated_elsewhere") for row in read_lines(tmp_path / "out.jsonl")]
+    wrong_group = "The calibrator may not fit: the task was 'language=de' and is 'language=en'."
+    assert flagged == [None, [wrong_group], None]
+
+
 def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
     source = write_lines(tmp_path / "in.jsonl", [{"question": question} for question in QUESTIONS])

@@ -11,9 +11,13 @@ import pytest
 
 import semtoken as st
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees import GroupThresholds
+from semtoken.guarantees import Fingerprint, GroupThresholds
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record, one_of_each_question
+from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.auditing import audit_answers
+from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.guarantees.groups import answer_groups, fit_groups
+from tests.guarantees.test_calibrator import response
 from tests.guarantees.worlds import WORLDS
 
 
@@ -62,6 +66,27 @@ def test_answers_without_labels_place_the_threshold_unless_another_model_gave_th
         assert threshold is not None and threshold.tests == wanted.tests
         assert beside.calibrator.threshold == threshold
     assert st.Threshold.fit(own, right, alpha=0.1, unlabeled=more).tests != wanted.tests
+
+
+def test_the_calibrator_of_a_group_knows_the_answers_of_others() -> None:
+    """By the field that divided them, as a file has it; of an answer of a server, which has none, nothing is said."""
+    german, english = records(60, language="de"), records(60, seed=1, language=" en ")
+    fitted = fit_groups(answer_groups([*german, *english], by="language"), alpha=0.3)
+    assert [one.calibrator.fingerprint.task for one in fitted] == ["language=de", "language=en"]
+    for one, own, other in ((fitted[0], german, english), (fitted[1], english, german)):
+        assert not audit_answers(one.calibrator, own).tasks_sentence
+        value = other[0].record["language"].strip()
+        said = (
+            f"40 of the 100 answers are of another task than the calibrator's, {one.calibrator.fingerprint.task!r}: "
+            f"40 of 'language={value}'."
+        )
+        assert said in list(audit_answers(one.calibrator, [*own, *other[:40]]).remarks())
+    answer, applied = response(-0.1), CalibratorInUse(fitted[0].calibrator)
+    flags = {value: applied.block(answer, {"language": value})[ELSEWHERE] for value in ("de", "en", None)}
+    assert len(flags["en"]) == len(flags["de"]) + 1 and flags["de"] == flags[None] == applied.block(answer)[ELSEWHERE]
+    assert "The calibrator may not fit: the task was 'language=de' and is 'language=en'." in flags["en"]
+    [alone] = fit_groups(answer_groups(german), alpha=0.3, fingerprint=Fingerprint(task="mine"))
+    assert alone.calibrator.fingerprint.task == "mine" and not audit_answers(alone.calibrator, english).tasks
 
 
 def test_a_group_that_cannot_be_fitted_is_named() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -122,13 +122,15 @@ class CalibratorInUse:
             )
         return cls(calibrator, known, abstain_text, saved)
 
-    def block(self, answer: ScoredAnswer) -> dict[str, Any]:
+    def block(self, answer: ScoredAnswer, line: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Probability, bounds, number of labels, decision and guarantee of an answer, as plain values.
 
-        A score known within wide bounds only adds the probabilities at both ends; a calibrator that may not fit adds
-        the reasons. `CalibratorMismatchError` if the answer was scored in another way than the labeled ones.
+        `line` is the line of a file that the answer belongs to, whose fields may say of which group it is. A score
+        known within wide bounds only adds the probabilities at both ends; a calibrator that may not fit adds the
+        reasons. `CalibratorMismatchError` if the answer was scored in another way than the labeled ones.
         """
-        flags = self.calibrator.flags(answer, self.known)
+        task = self.calibrator.fingerprint.task_of(line or {})
+        flags = self.calibrator.flags(answer, replace(self.known, task=task or self.known.task))
         probability_correct = self.calibrator.predict_proba(answer)
         low, high = self.calibrator.predict_proba_interval(answer)
         fields: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from semtoken.guarantees.answer_records import (
@@ -16,7 +16,7 @@ from semtoken.guarantees.answer_records import (
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.drift import FEWEST_RECENT, Drift
-from semtoken.guarantees.fingerprint import models_sentence
+from semtoken.guarantees.fingerprint import models_sentence, tasks_sentence
 from semtoken.guarantees.judge import Share, Verdict, judge
 from semtoken.guarantees.labels import PRODUCT
 
@@ -60,6 +60,8 @@ class AnswersAudit:
     drift: Drift
     models: Mapping[str, int]
     """The number of answers of each model, as far as they name it."""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """The number of answers of each task (`Fingerprint.task_of`), as far as they say; for a calibrator of a group."""
     repeats_fit: bool = False
     """True if labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
     n_repeated: int = 0
@@ -98,6 +100,11 @@ class AnswersAudit:
         """A sentence on the models that answered, if they are others than the calibrator's; else empty."""
         return models_sentence(self.calibrator.fingerprint.model, self.models, "answers")
 
+    @property
+    def tasks_sentence(self) -> str:
+        """A sentence on answers of other groups than the calibrator's; else empty."""
+        return tasks_sentence(self.calibrator.fingerprint.task, self.tasks)
+
     def remarks(self) -> Iterator[str]:
         """The numbers behind the verdict, and how far the scores have moved, in sentences."""
         threshold, drift = self.calibrator.threshold, self.drift
@@ -113,8 +120,7 @@ class AnswersAudit:
             yield disputes_sentence(self.n_disputed)
         if self.repeats_fit:
             yield REPEATS_FIT
-        if self.models_sentence:
-            yield self.models_sentence
+        yield from filter(None, (self.models_sentence, self.tasks_sentence))
         yield (
             f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent "
             f"scores and the {drift.n_fitted:,} that the calibrator was fitted on, by "
@@ -130,8 +136,9 @@ class AnswersAudit:
         counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
         against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
         of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
+        of_tasks = {"tasks": dict(self.tasks), "tasks_sentence": self.tasks_sentence}
         labels = {"repeats_fit": self.repeats_fit, "repeated": self.n_repeated, "disputed": self.n_disputed}
-        return {**counts, **against, **labels, **of_models, **asdict(self.drift)}
+        return {**counts, **against, **labels, **of_models, **of_tasks, **asdict(self.drift)}
 
 
 def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level: float = LEVEL) -> AnswersAudit:
@@ -143,10 +150,12 @@ def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level
     """
     drift = calibrator.drift(one_of_each_question(answers))
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
+    tasks = Counter(filter(None, (calibrator.fingerprint.task_of(answer.record) for answer in answers)))
     settled, n_disputed = without_disputes(answers)
     with_label = [answer for answer in settled if answer.correct is not None]
     labeled = one_of_each_question(with_label)
-    about: dict[str, Any] = {"drift": drift, "models": models, "n_disputed": n_disputed}
+    about: dict[str, Any] = {"drift": drift, "models": models, "tasks": dict(tasks.most_common())}
+    about["n_disputed"] = n_disputed
     about["n_repeated"] = len(with_label) - len(labeled)
     about["repeats_fit"] = bool(labeled) and calibrator.was_fitted_on(labeled)
     threshold = calibrator.threshold

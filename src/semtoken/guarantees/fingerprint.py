@@ -46,7 +46,9 @@ class Fingerprint:
     judge: str | None = None
     """The person or the judge that said which answers are right."""
     task: str | None = None
-    """A label that you choose, such as the kind of question."""
+    """A label that you choose, such as the kind of question. For one group of answers it is FIELD=VALUE, by the field
+    that divided them (`group_task`).
+    """
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -98,6 +100,14 @@ class Fingerprint:
                 "Label answers of that model, and make a calibrator of them with `semtoken calibrate`."
             )
 
+    def task_of(self, line: Mapping[str, Any]) -> str | None:
+        """The task of a line of a file, where the labeled answers are one group by a field that the line has; else
+        None.
+        """
+        field, is_group, _ = (self.task or "").partition("=")
+        value = line.get(field) if is_group else None
+        return None if value in (None, "") else group_task(field, value)
+
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """Flags for answers of another origin (`other`), to which probabilities and guarantees may not apply.
 
@@ -128,6 +138,7 @@ _SHOULD_AGREE = {
     "dtype": "the precision",
     "engine": "the engine",
     "template": "the prompt template",
+    "task": "the task",
 }
 
 
@@ -191,6 +202,11 @@ def one_model(scored: Any, *, remedy: str = "each, such as with `semtoken calibr
     return names[0] if names else None
 
 
+def group_task(field: str, value: Any) -> str:
+    """The task of one group of answers, FIELD=VALUE, which `Fingerprint.task` holds."""
+    return f"{field}={str(value).strip()}"
+
+
 def clusters_hash(clusters: TokenClusters) -> str:
     """A hash of cluster labels, sixteen hex digits; `InvalidInputError` for what is no clusters."""
     instance(clusters, TokenClusters, "clusters")
@@ -236,3 +252,16 @@ def models_sentence(fitted: str | None, models: Mapping[str, int], answers: str)
         f"{sum(others.values()):,} of the {sum(models.values()):,} {answers} came from another model than the "
         f"calibrator's, {fitted!r}: {listed}."
     )
+
+
+def tasks_sentence(fitted: str | None, tasks: Mapping[str, int]) -> str:
+    """A sentence on answers of other tasks than a calibrator was fitted for (`fitted`); "" if there are none.
+
+    `tasks` is how many answers each task has.
+    """
+    others = {name: n for name, n in tasks.items() if name != fitted}
+    if not others:
+        return ""
+    listed = ", ".join(f"{n:,} of {name!r}" for name, n in others.items())
+    count = f"{sum(others.values()):,} of the {sum(tasks.values()):,} answers"
+    return f"{count} are of another task than the calibrator's, {fitted!r}: {listed}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.guarantees.calibrator import NAME, Calibrator
 from semtoken.guarantees.exact import forecast
-from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, group_task, one_model
 from semtoken.guarantees.fitting import FEWEST_UNLABELED
 from semtoken.guarantees.labels import LabeledScores, labeled
 from semtoken.guarantees.measures import Report
@@ -47,6 +47,11 @@ class AnswerGroup:
     def title(self) -> str:
         """The field with its value; empty where all answers are one group."""
         return "" if self.by is None else f"{self.by} {self.value}"
+
+    @property
+    def task(self) -> str | None:
+        """The field and the value as a fingerprint has them; None where all answers are one group."""
+        return None if self.by is None else group_task(self.by, self.value)
 
     @property
     def folder(self) -> str:
@@ -161,7 +166,7 @@ def fit_groups(
     delta : float
         The probability, in (0, 1), that any of the guarantees fails, however many groups there are.
     guarantee, score, fingerprint
-        As for `Calibrator.fit`.
+        As for `Calibrator.fit`. The task of the fingerprint is the group, where there are several.
 
     Returns
     -------
@@ -184,7 +189,7 @@ def fit_groups(
             calibrator = Calibrator.fit(
                 own,
                 correct,
-                fingerprint=fingerprint,
+                fingerprint=replace(fingerprint, task=group.task or fingerprint.task),
                 score=score,
                 alpha=alpha,
                 delta=each,

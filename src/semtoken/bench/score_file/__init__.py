@@ -46,7 +46,8 @@ __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringMo
 
 ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredAnswer]]
 """A function that scores one batch, an answer for each item, such as `score_items` with a model."""
-Annotate: TypeAlias = Callable[[ScoredAnswer], Mapping[str, Any]]
+Annotate: TypeAlias = Callable[[ScoredAnswer, Mapping[str, Any]], Mapping[str, Any]]
+"""A function of a scored answer and the line that asked for it, with all its fields."""
 OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of lines that are in the output."""
 
@@ -137,7 +138,8 @@ class ScoringJob:
     overwrite: bool = False
     """True to start from the beginning, whatever the output holds."""
     annotate: Annotate | None = None
-    """Gives further fields of a line from its scored answer, such as probability and decision of a calibrator."""
+    """Gives further fields of a line from its scored answer and its own fields, such as probability and decision of a
+    calibrator."""
     images: Path | None = None
     """The folder to which paths of images are relative. None: that of the source."""
     name: str = ""
@@ -353,7 +355,7 @@ class ScoringJob:
         if isinstance(name := self.settings.get("model"), str):
             record.setdefault("model", name)  # a calibrator of these answers knows then whose they are
         if self.annotate is not None:
-            record |= self.annotate(outcome)
+            record |= self.annotate(outcome, item.record)
         # A calibrator put another text in place of the answer; explanation, tokens and parts would quote it.
         if held_back := record["response"] != response:
             record["explanation"] = outcome.without_quotes().explanation

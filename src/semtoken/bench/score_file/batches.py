@@ -62,7 +62,7 @@ def annotator(
     if schema is None:
         return None if calibrator is None else calibrator.block
 
-    def fields(answer: ScoredAnswer) -> dict[str, Any]:
+    def fields(answer: ScoredAnswer, _: Mapping[str, Any]) -> dict[str, Any]:
         return {"parts": field_records(answer.with_fields(model=model), schema, calibrator)}
 
     return fields
