@@ -41,9 +41,19 @@ def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str,
     assert result.exit_code == 0, result.output
     for k in (50, 80):
         assert TokenClusters.from_pretrained(target / f"k{k}").n_clusters == k
-    again = semtoken("cluster", "make", model, "-o", target / "k50", "-k", 60)
-    assert again.exit_code == 0, again.output
-    assert TokenClusters.from_pretrained(target / "k50").n_clusters == 60
+
+
+def test_other_clusters_are_replaced_only_by_force(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
+    """They took an hour, perhaps; the very same are made again as before."""
+    target = tmp_path / "made"
+    made = ("cluster", "make", model, "-o", target)
+    for words in (("-k", 50), ("-k", 50), ("-k", 60, "--force")):
+        assert semtoken(*made, *words).exit_code == 0
+    assert_told(semtoken(*made, "-k", 50), f"{target} holds clusters", "--force")
+    assert_told(semtoken("cluster", "make", "almanac", "-o", target, "-k", 60), f"{target} holds clusters")
+    assert TokenClusters.from_pretrained(target).n_clusters == 60
+    (target / "config.json").write_text('{"format": "semtoken.clusters"}')
+    assert_told(semtoken(*made, "-k", 60), f"{target} holds clusters")
 
 
 def test_the_preset_default_takes_no_clustering(

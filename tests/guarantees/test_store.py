@@ -67,6 +67,26 @@ def test_an_export_says_how_many_entries_it_holds(ending: str, tmp_path: Path) -
     assert " holds 0 entries." in invoke([*words[:-1], tmp_path / f"labeled.{ending}", "--labeled"]).stderr
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_an_export_replaces_no_file_that_holds_more(ending: str, tmp_path: Path) -> None:
+    """It was the only copy of what had been deleted from the journal since."""
+    target = tmp_path / f"all.{ending}"
+    with closing(Journal.open(str(tmp_path / "journal.db"))) as journal:
+        journal.add(rows_of(entry(i) for i in range(3)))
+        words = ("journal", "export", tmp_path / "journal.db", "-o", target)
+        assert invoke(words).exit_code == 0
+        journal.add(rows_of([entry(3)]))
+        assert " holds 4 entries." in invoke(words).stderr
+        whole = target.read_bytes()
+        refused = f"{target} holds 4 entries that this export would not, such as entry-0. Choose another output"
+        assert refused in invoke([*words, "--labeled"]).stderr
+        journal.delete(before=1.7e9 + 1)
+        after = invoke(words)
+        assert after.exit_code == 1 and f"{target} holds 1 entry that this export would not" in after.stderr
+        assert target.read_bytes() == whole
+        assert " holds 3 entries." in invoke([*words, "--force"]).stderr
+
+
 def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 7)
     journal.add(rows_of(entry(i) for i in range(50)))

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
-from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
+from semtoken.cli.parameters import ClustersNamed, ModelNamed, Overwrite, ToFolder
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
@@ -34,6 +34,7 @@ def make(
     output: ToFolder[Path | None] = None,
     n_clusters: Annotated[tuple[int, ...], Parameter(name=("--n-clusters", "-k"), validator=Number(gte=1))] = (),
     memory_budget: Annotated[str | None, Parameter(metavar="SIZE")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make the clusters of a model's tokens, which the preset paper reads.
 
@@ -64,7 +65,10 @@ def make(
     from semtoken.clustering.token_clusters import ClusterSettings
 
     numbers = n_clusters or (default_settings(vocabulary_of(model, None, revision=revision)).n_clusters,)
-    for k, target in _targets(output, numbers).items():
+    targets = _targets(output, numbers)
+    if not overwrite:
+        _keep_others(targets, model, revision)
+    for k, target in targets.items():
         with phases("clustering") as progress:
             how: dict[str, Any] = {"revision": revision, "memory_budget": budget, "progress": progress}
             if target is None:
@@ -91,6 +95,24 @@ def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path |
     for target in filter(None, targets.values()):
         check_target(target)
     return targets
+
+
+def _keep_others(targets: Mapping[int, Path | None], model: str, revision: str | None) -> None:
+    """Refuse (`InvalidInputError`) to replace other clusters than those that are to be made."""
+    from semtoken.clustering.cache import is_made_from
+    from semtoken.clustering.tables import read_table
+    from semtoken.clustering.token_clusters import ClusterSettings
+    from semtoken.support.files.artifacts import is_saved
+
+    there = {k: target for k, target in targets.items() if target is not None and is_saved(target)}
+    for k, target in there.items():
+        settings = ClusterSettings(k)
+        made_of = read_table(model, settings.embedding, revision=revision).content_hash
+        if not is_made_from(target, settings, made_of):
+            raise InvalidInputError(
+                f"{target} holds clusters of another model, or made in another way. Choose another folder, or replace "
+                "them with --force. Nothing was written."
+            )
 
 
 def parse_bytes(text: str) -> int:

@@ -110,9 +110,12 @@ def export(
         _export_calibrator(journal_url(url, in_use), checksum, output, force=force)
         return
     journal = open_journal(journal_url(url, in_use))
+    from semtoken.guarantees.journal.export import check_nothing_lost
     from semtoken.guarantees.journal.export import export as write_entries
     from semtoken.support.files.record_files import STANDARD
 
+    if not force:
+        check_nothing_lost(journal, output, labeled=labeled)
     exported = write_entries(journal, output, labeled=labeled)
     if str(output) != STANDARD:
         tell(f"{output} holds {with_noun(exported, 'entry')}.")

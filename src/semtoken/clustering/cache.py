@@ -127,6 +127,15 @@ def find(
     return None
 
 
+def is_made_from(folder: Path, settings: ClusterSettings, content_hash: str) -> bool:
+    """Return True if a folder holds the clusters that these settings make of these weights."""
+    try:
+        provenance = artifacts.read_config(folder).get("provenance", {})
+    except ArtifactError:
+        return False
+    return provenance.get("content_hash") == content_hash and _settings_of(provenance) == settings.facts()
+
+
 def kept_for(model: str, revision: str | None = None) -> TokenClusters:
     """The newest clusters in the cache that were made from the weights of a model; `InvalidInputError` if there are
     none.

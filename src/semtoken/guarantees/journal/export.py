@@ -9,12 +9,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.journal.database import UtcTime, entries, labels
 from semtoken.guarantees.journal.entries import Record, record_of
 from semtoken.guarantees.journal.labels import labels_of
 from semtoken.guarantees.journal.store import Journal
 from semtoken.support.extras import require
-from semtoken.support.files.record_files import PARQUET, STANDARD, format_of, write_records, write_table
+from semtoken.support.files.record_files import PARQUET, STANDARD, format_of, read_rows, write_records, write_table
+from semtoken.support.text import with_noun
 
 AS_TEXT = ("numbers", "flags", "doubts")
 """Columns of JSON, fetched as text: parsing them here takes a third of the time that SQLAlchemy takes."""
@@ -31,6 +33,7 @@ def export(journal: Journal, target: Path, *, labeled: bool = False) -> int:
     With `labeled` only those of the random sample that somebody called right or wrong. Returns the number of entries.
     """
     exported = 0
+    conditions = _conditions(labeled=labeled)
 
     def counted(found: Iterator[Record]) -> Iterator[Record]:
         nonlocal exported
@@ -38,10 +41,6 @@ def export(journal: Journal, target: Path, *, labeled: bool = False) -> int:
             exported += 1
             yield record
 
-    conditions = []
-    if labeled:
-        of_entry = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None))
-        conditions = [entries.c.sampled, of_entry.exists()]
     if str(target) == STANDARD or format_of(target) != PARQUET:
         write_records(target, counted(records(journal, *conditions)))
         return exported
@@ -49,6 +48,31 @@ def export(journal: Journal, target: Path, *, labeled: bool = False) -> int:
     there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
     write_table(target, counted(records(journal, *there)), schema(journal, *there))
     return exported
+
+
+def _conditions(*, labeled: bool) -> list[Any]:
+    """The conditions on entries that are exported."""
+    if not labeled:
+        return []
+    of_entry = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None))
+    return [entries.c.sampled, of_entry.exists()]
+
+
+def check_nothing_lost(journal: Journal, target: Path, *, labeled: bool = False) -> None:
+    """Refuse (`InvalidInputError`) to replace a file that holds entries which the same `export` would not write.
+
+    They may be nowhere else: the journal has deleted them, or the file is of another one.
+    """
+    if not target.is_file():
+        return
+    there = [str(fields.get("id")) for _, _, fields in read_rows(target)]
+    pages = journal.pages([entries.c.n, entries.c.id], *_conditions(labeled=labeled)) if there else ()
+    lost = set(there).difference(row.id for page in pages for row in page)
+    if lost:
+        raise InvalidInputError(
+            f"{target} holds {with_noun(len(lost), 'entry')} that this export would not, such as {min(lost)}. Choose "
+            "another output, or replace it with --force."
+        )
 
 
 def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
