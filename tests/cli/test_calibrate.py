@@ -346,7 +346,8 @@ def test_labels_are_kept_and_labeling_goes_on(semtoken: RunCommand, tmp_path: Pa
     second = semtoken("label", source, stdin="s\ny\n")  # ends with the input
     assert "3 of 10" in second.stderr
     assert not set(shown[:2]) & set(re.findall(r"What is number (\d)", second.stdout))
-    third = semtoken("label", source, "--limit", "5", stdin="n\nu\ny\ny\n")
+    third = semtoken("label", source, "--limit", "5", stdin="N\nU\nY\ny\n")
+    assert "select one of" not in third.stderr, "with the shift key, too"
     assert "5 of 10 answers have a label (4 right, 1 wrong)" in third.stderr
 
 

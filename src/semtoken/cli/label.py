@@ -70,10 +70,16 @@ def _ask_all(session: LabelingSession, target: Path) -> None:
 
     from semtoken.guarantees.labeling import write_labeled
 
+    class Key(Prompt):
+        """One of some letters, in lower case however it is typed."""
+
+        def process_response(self, value: str) -> str:
+            return super().process_response(value.lower())
+
     while (answer := session.next) is not None:
         _show(answer)
         try:
-            key = Prompt.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err())
+            key = Key.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err())
         except EOFError:
             return
         if key == "q":

@@ -177,19 +177,19 @@ def _advice(claim: Claim, answers: LabeledScores, start: float | None) -> list[s
 def _more_labels(claim: Claim, answers: LabeledScores, start: float | None) -> str:
     """A sentence on how many labels would let a start pass if the same share of the surest stays wrong."""
     uncertainty, correct, alpha, delta = answers.uncertainty, answers.correct, claim.alpha, claim.delta
-    n = correct.size
-    seen: dict[float, tuple[float, float]] = {}  # by share of a start: what its threshold accepts, and is wrong of that
-    more = n
+    more = correct.size
     while more <= MOST_LABELS:
         # Steps of a tenth are enough: the number is shown with two digits.
         more = math.ceil(more * 1.1)
         starts = FixedSequences.of(more, alpha, delta, start).starts
-        for share, part in zip(starts.shares, starts.parts, strict=True):
-            if share not in seen:
-                inside = uncertainty <= exact.own_thresholds(uncertainty, [share])[0]
-                seen[share] = max(share, float(inside.mean())), float((1 - correct[inside]).mean())
-            accepted = round(seen[share][0] * more)
-            if exact.binomial_p_value(math.ceil(seen[share][1] * accepted), accepted, alpha) <= part * delta:
+        thresholds = exact.own_thresholds(uncertainty, starts.shares)
+        # Equal scores can put two starts at one threshold, which then has the parts of both.
+        for threshold, part in zip(*starts.placed(thresholds), strict=True):
+            inside = uncertainty <= threshold
+            own = [share for share, placed in zip(starts.shares, thresholds, strict=True) if placed == threshold]
+            accepted = round(max(*own, float(inside.mean())) * more)
+            wrong = math.ceil(float((1 - correct[inside]).mean()) * accepted)
+            if exact.binomial_p_value(wrong, accepted, alpha) <= part * delta:
                 most, bad = _end(claim)
                 return f"If the same share of the {most} stays {bad}, about {_round_up(more):,} labels would do."
     return ""
@@ -217,7 +217,8 @@ def _other_start(uncertainty: FloatArray, correct: FloatArray, alpha: float, del
     share = round(share, 2) or share
     if not exact.comes(uncertainty, correct, alpha, delta, share):
         return ""
-    return f"Or begin at the surest {percent(share)} alone (start={share:.2g}), and fit on further labels."
+    way = f"`Threshold.fit(start={share:.2g})`"
+    return f"Or begin at the surest {percent(share)} alone, as {way} does in Python, and fit on further labels."
 
 
 def _round_up(n: float) -> int:
