@@ -145,6 +145,23 @@ def test_a_clock_that_is_set_back_changes_no_order(journal: Journal, monkeypatch
     assert late.broken_since == 1.5e9 + DAY * 60
 
 
+def test_a_clock_that_is_set_back_hides_no_model(journal: Journal) -> None:
+    """Those since the calibrator's first decision are named, though the clock says that they came before it."""
+    old, new = fitted(), fitted(seed=1)
+    early = [entry(i, model="before", calibrator=None) for i in range(3)]
+    journal.add(rows_of([*early, entry(3, model="former", calibrator=old.checksum)]))
+    journal.use(old.file, old.checksum)
+    journal.use(new.file, new.checksum)
+    assert watch(journal).models == {}
+    later = [entry(i, model="own", calibrator=new.checksum, decision="answer") for i in (4, 5)]
+    journal.add(rows_of([*later, entry(6, model="other", calibrator=None)]))
+    assert watch(journal).models == {"own": 2, "other": 1}
+    journal.use(old.file, old.checksum)  # it came back, and what it decided before is no answer since
+    assert watch(journal).models == {}
+    journal.add(rows_of([entry(7, model="former", calibrator=old.checksum)]))
+    assert watch(journal).models == {"former": 1}
+
+
 def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> None:
     """Wrong answers that are labeled first look like a change, until the answers before them have labels."""
     applied = fitted()

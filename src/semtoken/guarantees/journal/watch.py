@@ -105,7 +105,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> GuaranteeReport:
             "no_guarantee", "No calibrator has decided anything in this journal: nothing is guaranteed."
         )
     newest = used[0]
-    about: dict[str, Any] = {"calibrator": newest.checksum, **_moved(journal, newest), **_models(journal, newest)}
+    about: dict[str, Any] = {"calibrator": newest.checksum, **_moved(journal, newest), **_models(journal, used)}
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.min_log_score is None:
         return GuaranteeReport("no_guarantee", "The calibrator that decides guarantees nothing.", level=level, **about)
@@ -168,15 +168,21 @@ def guarantee_report(
     )
 
 
-def _models(journal: Journal, used: InUse) -> dict[str, Any]:
-    """Fields of a report: which models gave the answers that this calibrator was to decide."""
-    count, column = sa.func.count(), entries.c.model
-    mine = sa.or_(entries.c.calibrator == used.checksum, entries.c.calibrator.is_(None))
-    scored = (entries.c.at >= used.since, entries.c.unscored.is_(None), mine)
+def _models(journal: Journal, in_use: Sequence[InUse]) -> dict[str, Any]:
+    """Fields of a report: which models gave the answers that the calibrator which came into use last was to decide."""
+    used, *former = in_use
+    count, column, n = sa.func.count(), entries.c.model, entries.c.n
+    own = entries.c.calibrator == used.checksum
+    by_former = entries.c.calibrator.in_([one.checksum for one in former])
+    last = sa.select(sa.func.coalesce(sa.func.max(n), 0)).where(by_former).scalar_subquery()
+    first = sa.select(sa.func.min(n)).where(own, n > last).scalar_subquery()
+    # Also from its first decision on, since a clock that was set back puts what follows before its coming into use.
+    begun = sa.or_(entries.c.at >= used.since, n >= first)
+    scored = (begun, entries.c.unscored.is_(None), sa.or_(own, entries.c.calibrator.is_(None)))
     newest = sa.select(column).where(column.is_not(None), *scored).order_by(entries.c.n.desc()).limit(RECENT_SCORES)
     names = newest.subquery().c.model
     query = sa.select(names, count).group_by(names).order_by(count.desc(), names)
-    models = {str(name): int(n) for name, n in journal.read(query)}
+    models = {str(name): int(answers) for name, answers in journal.read(query)}
     sentence = models_sentence(used.calibrator.fingerprint.model, models, "newest answers")
     return {"models": models, "models_sentence": sentence}
 
