@@ -11,6 +11,7 @@ from semtoken import score_reply
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import read_lines
 from tests.replies.recorded import recording
+from tests.rows import each
 
 COMMAND = ("check", "--tokenizer", "almanac")
 
@@ -45,6 +46,14 @@ def test_what_the_numbers_are_is_what_the_user_says_and_a_calibrator_of_others_i
     semtoken("check", saved, "--endpoint.distribution", "processed", "-o", ranked)
     assert {line["distribution"] for line in read_lines(ranked)} == {"processed"}
     assert semtoken("check", saved, "--endpoint.distribution", "cooked").exit_code == 2
+
+
+@each("typed", [",", " , ", ""])
+def test_a_list_of_no_methods_asks_for_none_whatever_the_settings_say(typed: str, semtoken: RunCommand) -> None:
+    reply = Path(__file__).parents[2] / "examples" / "replies" / "norway.json"
+    usual = ("check", reply, "--json", "--scoring.methods", "perplexity")
+    [line], [without] = (read_lines(semtoken(*usual, *words).stdout) for words in ((), ("--methods", typed)))
+    assert "perplexity" in line["scores"] and without["scores"] == {}
 
 
 def test_all_methods_are_those_that_a_reply_can_give(semtoken: RunCommand, saved: Path) -> None:

@@ -192,6 +192,7 @@ def _settings(
     if applied is not None and schema is None and are_of_fields(applied.calibrator.fingerprint.signature):
         raise UsageError(f"{calibrator} is a calibrator of JSON fields: give the --schema that names them.")
     endpoint, scoring = in_use.settings.endpoint, in_use.settings.scoring
+    methods = scoring.methods if options.methods is None else (options.methods,)
     return CheckSettings(
         format=options.format,
         calibrator=applied,
@@ -200,7 +201,7 @@ def _settings(
         distribution=endpoint.distribution or None,
         vocabulary=None if options.tokenizer is None else as_tokens(options.tokenizer),
         rules=rules_of(scoring),
-        methods=chosen_methods(names_in(options.methods) or names_in(*scoring.methods), FROM_BEST),
+        methods=chosen_methods(names_in(*methods), FROM_BEST),
         temperature=None if endpoint.temperature == 1 else endpoint.temperature,
         answering_model=endpoint.answering_model or None,
     )

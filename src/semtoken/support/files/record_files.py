@@ -267,7 +267,8 @@ def _plain_record(number: int, row: dict[str, Any]) -> Record:
         try:
             dump_json(value)
         except (TypeError, ValueError):
-            return Record(number, {}, f"the field {name!r} holds {str(value)[:40]}, which JSON cannot hold")
+            held = f"the field {name!r} holds {str(value)[:40]}, which JSON cannot hold"
+            return Record(number, {}, f"{held}: make the column one of texts, in pandas with .astype(str)")
     return Record(number, row)
 
 
