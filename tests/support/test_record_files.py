@@ -136,7 +136,7 @@ def test_a_damaged_parquet_file_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"in\.parquet is no Parquet file"):
         list(read_rows(path))
     pyarrow.parquet.write_table(pyarrow.table({"id": [datetime.date(2026, 1, 1)]}), path)
-    with pytest.raises(InvalidInputError, match="line 1: the field 'id' holds 2026-01-01, which JSON cannot .*astype"):
+    with pytest.raises(InvalidInputError, match=r"holds 2026-01-01, which JSON cannot hold: .*astype"):
         list(read_rows(path))
 
 

@@ -44,6 +44,8 @@ class Faults:
     key: str | None = None
     tells_the_key: bool = False
     models: tuple[str, ...] = ("almanac",)
+    no_list: bool = False
+    """The question for its models is answered with an error."""
 
 
 @cache
@@ -116,8 +118,10 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
         reply: Response = await forward(request)
         return reply
 
-    @app.get("/v1/models")
-    def models() -> dict[str, Any]:
+    @app.get("/v1/models", response_model=None)
+    def models() -> dict[str, Any] | Response:
+        if faults.no_list:
+            return JSONResponse({"error": {"message": "no worker"}}, 500)
         return {"object": "list", "data": [{"id": name} for name in faults.models]}
 
     @app.get("/asked")

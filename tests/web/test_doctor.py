@@ -193,6 +193,10 @@ class TestConnections:
         assert examine(url, "a", quick=True).model == "a"
         with pytest.raises(InvalidInputError, match="lists none"):
             examine(sick(models=()))
+        url = sick(no_list=True)
+        with pytest.raises(InvalidInputError, match=r"gives no list of them \(HTTP 500: no worker\)\. Name one with"):
+            examine(url)
+        assert examine(url, "almanac", quick=True).usable
 
     def test_a_key_is_sent_and_shown_nowhere(self, sick: SickServer, monkeypatch: pytest.MonkeyPatch) -> None:
         url = sick(key="s3cret-key", tells_the_key=True)

@@ -14,7 +14,7 @@ from semtoken.errors import BackendError, InvalidInputError, SemtokenError
 from semtoken.replies import score_reply
 from semtoken.replies.formats import ProbeQuestion, Shape, served_shapes
 from semtoken.replies.formats.openai_choices import OpenAICompletions
-from semtoken.support.http_client import HttpClient, checked_base_url, key_from
+from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
 from semtoken.web.doctor.asking import REFUSALS, Asker, ProbeReply, taken
 from semtoken.web.doctor.diagnosis import (
     Diagnosis,
@@ -243,8 +243,9 @@ def examine(
         address, key=key_from(key_env), timeout=timeout, keep_alive=False, longest_reply=LONGEST_REPLY
     ) as client:
         progress("models")
-        address, models, owner = _models(client, address)
-        asker = Asker(client, address, model if model is not None else _only(models))
+        address, answer = _listing(client, address)
+        models, owner = _models(answer)
+        asker = Asker(client, address, model if model is not None else _only(models, answer))
         found = _in_two_requests if quick else partial(_in_full, vocabulary=vocabulary, progress=progress)
         diagnosis = replace(found(asker, models, owner), requests=asker.requests)
     return replace(diagnosis, verdicts=verdicts(diagnosis))
@@ -285,8 +286,8 @@ def _in_two_requests(asker: Asker, models: tuple[str, ...], owner: object) -> Di
     return Diagnosis(asker.base_url, asker.model, models, tuple(pages))
 
 
-def _models(client: HttpClient, base_url: str) -> tuple[str, tuple[str, ...], object]:
-    """The address, with the `/v1` that it may lack; the models that the server lists; and who owns the first."""
+def _listing(client: HttpClient, base_url: str) -> tuple[str, HttpReply]:
+    """The address, with the `/v1` that it may lack, and the server's reply to the question for its models."""
     answer = taken(client.get(f"{base_url}/models"))
     if answer.missing and not base_url.endswith("/v1"):
         base_url += "/v1"
@@ -296,17 +297,24 @@ def _models(client: HttpClient, base_url: str) -> tuple[str, tuple[str, ...], ob
             f"{base_url} rejects the key ({answer.reason}). Put the right one into the environment "
             "variable that key_env under [endpoint] names."
         )
+    return base_url, answer
+
+
+def _models(answer: HttpReply) -> tuple[tuple[str, ...], object]:
+    """The models that the server lists, and who owns the first."""
     values = answer.values if answer.ok else None
     listed = values.get("data") if isinstance(values, dict) else None
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     owner = entries[0].get("owned_by") if entries else None
-    return base_url, tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)), owner
+    return tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)), owner
 
 
-def _only(models: Sequence[str]) -> str:
+def _only(models: Sequence[str], answer: HttpReply) -> str:
+    """The one model of a list; `InvalidInputError` for another number of them, or where the server gave no list."""
     if len(models) == 1:
         return models[0]
     listed = f"lists {len(models)}: {', '.join(models[:10])}" if models else "lists none"
+    listed = listed if answer.ok else f"gives no list of them ({answer.reason})"
     raise InvalidInputError(f"Which model? The server {listed}. Name one with --model.")
 
 
