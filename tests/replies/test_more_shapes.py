@@ -237,6 +237,10 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         (TOP[0], "part of a reply"),
         ({"outputs": [{"token_ids": [5]}]}, "object of an engine in Python"),
         ({"token_ids": [5]}, "object of an engine in Python"),
+        (
+            {"request_id": "1", "choices": [{"logprobs": {"content": TOP}, "token_ids": [5]}]},
+            "vLLM's /inference/v1/gen",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:

@@ -303,6 +303,13 @@ class OpenAICompletions(Choices):
     showing = (("message",), *((name,) for name in ID_FIELDS))
 
     @classmethod
+    def detects(cls, replies: Sequence[RawReply]) -> bool:
+        """Return True if there are choices, and the first holds more than the ids of tokens."""
+        first = fields.value_at(replies[0], ("choices", 0))
+        of_ids = isinstance(first, Mapping) and "token_ids" in first and "text" not in first
+        return super().detects(replies) and not of_ids
+
+    @classmethod
     def requested(cls, body: RawReply) -> int | None:
         """The number in `logprobs`, of the log-probabilities for each token that the client asked for."""
         return fields.count_of(body.get("logprobs"), "logprobs")

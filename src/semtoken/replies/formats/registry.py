@@ -74,6 +74,8 @@ FOREIGN: Mapping[Path, str] = {
     ("logprob",): LOOSE,
     ("outputs", 0, "token_ids"): OBJECT,
     ("token_ids",): OBJECT,
+    ("choices", 0, "token_ids"): "This is the form of vLLM's /inference/v1/generate, which holds ids of tokens and no "
+    "text: ask /v1/chat/completions or /v1/completions.",
     ("promptFeedback",): "Gemini declined the prompt: there is no answer to score.",
     ("logprobs", 0, 0, "logprob"): LLAMA_INDEX,
     ("completion_message",): "This is Llama Stack's form, which lists numbers by token under `logprobs_by_token`: ask "
