@@ -136,6 +136,24 @@ def test_chunks_on_lines_are_one_answer_each_time(name: str, tmp_path: Path) -> 
         assert numbers(path) == pytest.approx([NUMBER] * n_streams, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in STREAMS if name not in ("completions", "Gemini", "LangChain")])
+def test_chunks_inside_of_something_on_lines_are_one_answer_each_time(name: str, tmp_path: Path) -> None:
+    """Of the other three a chunk may be a whole reply, and lines that hold one each are read one by one."""
+    path = tmp_path / "kept.jsonl"
+    held = [{"time": i, "data": chunk} for i, chunk in enumerate(STREAMS[name])]
+    for n_streams in (1, 2):
+        path.write_text(lines(*held) * n_streams)
+        assert numbers(path) == pytest.approx([NUMBER] * n_streams, abs=1e-6)
+    path.write_text(lines(*held[:-1]))
+    with pytest.raises(SemtokenError, match="ended before"):
+        rank_replies([str(path)])
+    whole = {"id": "q", "response": chat_reply("Oslo.", ITEMS)}
+    path.write_text(lines(*held, whole, *held))
+    answers = list(rank_replies([str(path)]))
+    assert [one.response.log_confidence for one in answers] == pytest.approx([NUMBER] * 3, abs=1e-6)
+    assert [one.id for one in answers].count("q") == 1
+
+
 @pytest.mark.parametrize("name", STREAMS)
 def test_chunks_without_the_last_are_no_whole_answer(name: str, tmp_path: Path) -> None:
     value = {"chunks": STREAMS[name][:-1]}

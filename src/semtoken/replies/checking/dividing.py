@@ -20,6 +20,7 @@ from semtoken.replies.formats.registry import (
     ends_stream,
     is_chunk,
     is_stream,
+    is_surely_streamed,
     is_whole,
     stream_of,
 )
@@ -182,34 +183,36 @@ def _one_by_one(where: str, name: str, values: Sequence[Any]) -> Iterator[FoundR
 def _of_lines(where: str, name: str, lines: Iterable[bytes]) -> Iterator[FoundReply]:
     """The replies of lines of JSON: one a line, or the chunks of a stream on lines that follow each other."""
     chunks: list[Mapping[str, Any]] = []
+    values: list[Mapping[str, Any]] = []  # of the lines that the chunks are on
     ended: set[str] = set()
     first, others = 0, False
     for number, line in enumerate(lines, start=1):
         if not line or line.isspace():
             continue
-        chunk = _chunk(line)
+        value, chunk = _chunk(line, goes_on=bool(chunks))
         if chunks and (chunk is None or begins_another(chunk, chunks[0], chunks[-1], ended)):
-            yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(chunks), is_alone=False)
-            chunks, ended, others = [], set(), True
+            yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(values, chunks), is_alone=False)
+            chunks, values, ended, others = [], [], set(), True
         ended |= choices_of(chunk or {}, ended=True)
         if chunk is None:
             yield FoundReply(f"{where}:{number}", f"{name}-{number}", line, is_line=True, is_alone=False)
             others = True
         elif not chunks and ends_stream(chunk):  # a whole reply, which has the form of a last chunk
-            yield FoundReply(f"{where}:{number}", f"{name}-{number}", chunk, is_alone=False)
+            yield FoundReply(f"{where}:{number}", f"{name}-{number}", value, is_alone=False)
             others = True
         else:
             first = first if chunks else number
             chunks.append(chunk)
+            values.append(value)
     if chunks and others:
-        yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(chunks), is_alone=False)
+        yield FoundReply(f"{where}:{first}", f"{name}-{first}", _joined(values, chunks), is_alone=False)
     elif chunks:
-        yield FoundReply(where, name, _joined(chunks))
+        yield FoundReply(where, name, _joined(values, chunks))
 
 
-def _joined(chunks: list[Mapping[str, Any]]) -> Any:
-    """Chunks as the stream that they make, or the reply that one of them is."""
-    return chunks if is_stream(chunks) else chunks[0]
+def _joined(values: list[Mapping[str, Any]], chunks: list[Mapping[str, Any]]) -> Any:
+    """The values of lines as the stream that their chunks make, or the reply that one of them is."""
+    return values if is_stream(chunks) else values[0]
 
 
 CHUNK_WORDS = (
@@ -232,12 +235,21 @@ EDGE = 4_000
 """The number of bytes at the beginning and at the end of a line in which these are looked for."""
 
 
-def _chunk(line: bytes) -> Mapping[str, Any] | None:
-    """The values of a line that may be a chunk of a stream; None for others, which are not parsed here."""
+def _chunk(line: bytes, *, goes_on: bool) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """The values of a line, and the chunk of a stream that they may be, or hold as one of them; None for other lines,
+    which are not parsed here.
+
+    `goes_on` says that a stream has begun: the last chunk of some has the form of a whole reply.
+    """
     # Looking for the words is many times as fast as parsing, and most lines are no chunks.
     edges = line if len(line) <= 2 * EDGE else line[:EDGE] + line[-EDGE:]
     value = json_or_none(line) if any(word in edges for word in CHUNK_WORDS) else None
-    return value if isinstance(value, Mapping) and stream_of(value) is not None else None
+    if not isinstance(value, Mapping):
+        return {}, None
+    if stream_of(value) is not None:
+        return value, value
+    held = [one for one in value.values() if isinstance(one, Mapping) and is_surely_streamed(one)]
+    return value, held[0] if len(held) == 1 and (goes_on or is_chunk(held[0])) else None
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -229,6 +229,12 @@ def is_chunk(value: Any) -> bool:
     return isinstance(value, Mapping) and stream_of(value) is not None and (_is_event(value) or not is_whole(value))
 
 
+def is_surely_streamed(value: RawReply) -> bool:
+    """Return True if a value is of a stream, also where it is alone: a chunk of its kind is no whole reply."""
+    shared = stream_of(value)
+    return shared is not None and shared[0] not in ENDLESS
+
+
 def is_stream(chunks: Sequence[Any]) -> bool:
     """Return True if values that follow each other are the chunks of a stream rather than one reply."""
     shared = stream_of(chunks[0]) if is_chunk(chunks[0]) else None
