@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
-from semtoken.cli.parameters import ClustersNamed, ModelNamed, Overwrite, ToFolder
+from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
@@ -34,7 +34,6 @@ def make(
     output: ToFolder[Path | None] = None,
     n_clusters: Annotated[tuple[int, ...], Parameter(name=("--n-clusters", "-k"), validator=Number(gte=1))] = (),
     memory_budget: Annotated[str | None, Parameter(metavar="SIZE")] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Make the clusters of a model's tokens, which the preset paper reads.
 
@@ -66,8 +65,7 @@ def make(
 
     numbers = n_clusters or (default_settings(vocabulary_of(model, None, revision=revision)).n_clusters,)
     targets = _targets(output, numbers)
-    if not overwrite:
-        _keep_others(targets, model, revision)
+    _keep_others(targets, model, revision)
     for k, target in targets.items():
         with phases("clustering") as progress:
             how: dict[str, Any] = {"revision": revision, "memory_budget": budget, "progress": progress}
@@ -110,8 +108,8 @@ def _keep_others(targets: Mapping[int, Path | None], model: str, revision: str |
         made_of = read_table(model, settings.embedding, revision=revision).content_hash
         if not is_made_from(target, settings, made_of):
             raise InvalidInputError(
-                f"{target} holds clusters of another model, or made in another way. Choose another folder, or replace "
-                "them with --force. Nothing was written."
+                f"{target} holds clusters of another model, or made in another way. Choose another folder, or delete "
+                "this one. Nothing was written."
             )
 
 

@@ -305,9 +305,10 @@ class OpenAICompletions(Choices):
     @classmethod
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Return True if there are choices, and the first holds more than the ids of tokens."""
-        first = fields.value_at(replies[0], ("choices", 0))
+        choices = replies[0].get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
         of_ids = isinstance(first, Mapping) and "token_ids" in first and "text" not in first
-        return super().detects(replies) and not of_ids
+        return "choices" in replies[0] and not of_ids
 
     @classmethod
     def requested(cls, body: RawReply) -> int | None:
