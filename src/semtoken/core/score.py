@@ -349,9 +349,9 @@ def _sizes(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[int]:
         return [ANY_NUMBER if scorer.by_spelling and step.alike.many else 1 for step in agreed.listed]
     pairs = zip(agreed.listed, agreed.opening, strict=True)
     sizes = [scorer.related_count(step.token, opening, neutrality) for step, opening in pairs]
-    owners, ids = agreed.prefix_entries
-    if not scorer.rules.prefix_matching or not len(ids):
+    if not (scorer.rules.prefix_matching and any(map(len, agreed.prefixes))):
         return sizes
+    owners, ids = agreed.prefix_entries
     tokens, opening = agreed.steps.tokens[owners], agreed.steps.opening[owners]
     further = scorer.in_prefix_set(ids)
     # Tokens of the cluster and of the same spelling are in `related_count` already.
