@@ -201,3 +201,4 @@ def test_a_file_of_answers_in_text_holds_no_decisions(tmp_path: Path, line: Any)
     source.write_text(line if line == "{" else json.dumps(line), "utf-8")
     assert not holds_decisions(source)
     assert not holds_decisions(tmp_path / "missing.jsonl")
+    assert holds_decisions(tmp_path) and holds_decisions(tmp_path / "missing.json")  # one reply each, or many
