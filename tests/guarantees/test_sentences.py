@@ -90,7 +90,6 @@ def said_of_calibrators() -> Iterator[Any]:
                 audit.holds(),
                 audit.is_measured,
             ]
-            yield audit.to_dict()
     report = fitted.report(*drawn(100, 9))
     yield from (report.sentence, repr(report), report._repr_html_())
     session = LabelingSession(answers(9, 10))
