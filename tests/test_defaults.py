@@ -1,106 +1,97 @@
-"""Defaults and limits: as they are recorded, and the same for one setting at every door where it can be given."""
+"""Defaults: as they are recorded, and the same for one setting at every door where it can be given."""
 
 from __future__ import annotations
 
-import ast
-import importlib
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+import pkgutil
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import semtoken
+from semtoken.bench.datasets import read_dataset
+from semtoken.bench.judges.kinds import RougeJudge, SimilarityJudge
+from semtoken.bench.judges.llm import LLMJudge
+from semtoken.bench.settings import (
+    ClusteringSettings,
+    ControlsSettings,
+    DatasetSettings,
+    DecodingSettings,
+    ModelSettings,
+    RunSettings,
+)
+from semtoken.cli.commands import leaves
+from semtoken.cli.help import command_at
 from semtoken.cli.settings import KEYS, Settings, key_of
+from semtoken.clustering.token_clusters import ClusterSettings
 from semtoken.decisions.auditing import audit as audit_decisions
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.guarantees import Threshold
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.journal.watch import watch
-from semtoken.support.garbage import rare_collections
+from semtoken.support.executors.ray import RayExecutor
+from semtoken.web.doctor.diagnosis import Streaming
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
 
-PACKAGE = Path(semtoken.__file__).parent
-LEFT_OUT = {"integrations", "processor", "__main__"}
-"""Modules that need tools which the tests lack, and what runs when it is imported."""
+ROOT = Path(__file__).parents[1]
+FURTHER = (
+    *(RunSettings, ModelSettings, DatasetSettings, DecodingSettings, ControlsSettings, ClusteringSettings),
+    *(ClusterSettings, RougeJudge, SimilarityJudge, LLMJudge, RayExecutor, ProxySettings, read_dataset, Streaming),
+)
+"""What the pages describe in words, beside the objects of docs/api."""
 
 
 def defaults(door: Any) -> dict[str, Any]:
-    """The default of each argument of a function, and of each field of a class, with its other public values."""
-    of_class = vars(door).items() if inspect.isclass(door) else ()
-    given = {name: value for name, value in of_class if not name.startswith("_")}
-    for name, one in inspect.signature(door).parameters.items():
-        is_options = type(one.default).__module__.startswith("semtoken.cli.")  # which stand for their fields
-        given |= vars(one.default) if is_options else {name: one.default}
+    """The default of each argument of a function, and of each field of a class."""
+    given = {name: one.default for name, one in inspect.signature(door).parameters.items()}
+    for name, value in list(given.items()):
+        if type(value).__module__.startswith("semtoken.cli."):  # a class of options, which stands for its fields
+            given |= vars(given.pop(name))
     return {name: value for name, value in given.items() if value is not inspect.Parameter.empty}
 
 
-def _doors(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The functions of a module, and its classes with their public methods, by name."""
-    for name, value in vars(module).items():
-        if getattr(value, "__module__", "") != module.__name__ or not callable(value) or name.startswith("_"):
-            continue
-        if not (inspect.isclass(value) and issubclass(value, Exception | str)):
-            yield name, value
-            for inner, one in vars(value).items() if inspect.isclass(value) else ():
-                method = getattr(one, "__func__", one)
-                if inspect.isfunction(method) and not inner.startswith("_"):
-                    yield f"{name}.{inner}", method
+def documented() -> Iterator[tuple[str, Any]]:
+    """The functions, classes and public methods that the pages describe, by name."""
+    pages = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+    for name in re.findall(r"^::: (semtoken\S*)", pages, re.MULTILINE):
+        yield from _doors(pkgutil.resolve_name(name))
+    for one in FURTHER:
+        yield from _doors(one)
+    for place in leaves():
+        yield "semtoken " + " ".join(place), command_at(place).default_command
 
 
-def _of_module(module: ModuleType) -> dict[str, dict[str, Any]]:
-    """The defaults of its functions and classes that are plain values."""
-    each_door = {name: defaults(door) for name, door in _doors(module)}
-    plain = {
-        name: {key: value for key, value in of_one.items() if isinstance(value, bool | int | float | str)}
-        for name, of_one in each_door.items()
-    }
-    return {name: of_one for name, of_one in plain.items() if of_one}
+def _doors(value: Any) -> Iterator[tuple[str, Any]]:
+    members = {name: getattr(one, "__func__", one) for name, one in vars(value).items() if not name.startswith("_")}
+    if inspect.ismodule(value):
+        for name in getattr(value, "__all__", None) or members:
+            one = getattr(value, name)
+            if getattr(one, "__module__", "").startswith(value.__name__):
+                yield from _doors(one)
+    elif callable(value):
+        yield value.__qualname__, value
+        for name, one in members.items() if inspect.isclass(value) else ():
+            if inspect.isfunction(one):
+                yield f"{value.__qualname__}.{name}", one
 
 
 def test_defaults_are_those_that_users_rely_on() -> None:
     """Whoever changes one changes what others get who leave it out, and so changes defaults.json, too."""
-    found: dict[str, Any] = {"semtoken.toml": {key: key_of(Settings(), key) for key in KEYS}}
-    for file in sorted(PACKAGE.rglob("*.py")):
-        names = file.relative_to(PACKAGE.parent).with_suffix("").parts
-        if not LEFT_OUT & set(names):
-            place = ".".join(names).removesuffix(".__init__")
-            found[place] = _of_module(importlib.import_module(place))
-    recorded = Path(__file__).with_name("defaults.json").read_text("utf-8")
-    assert json.loads(json.dumps({name: one for name, one in found.items() if one})) == json.loads(recorded)
+    found = {name: defaults(door) for name, door in documented() if not _is_error(door)}
+    found["semtoken.toml"] = {key: key_of(Settings(), key) for key in KEYS}
+    plain = {
+        name: {key: value for key, value in of_one.items() if isinstance(value, bool | int | float | str)}
+        for name, of_one in found.items()
+    }
+    recorded = json.loads(Path(__file__).with_name("defaults.json").read_text("utf-8"))
+    assert {name: of_one for name, of_one in plain.items() if of_one} == recorded
 
 
-def numbers(module: ast.Module, where: str) -> Iterator[tuple[str, Any]]:
-    """The numbers to which a module gives a name, such as limits and least shares, with that name."""
-    for node in module.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            pairs: Iterable[tuple[ast.expr, ast.expr]] = [(target, node.value)]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = zip(target.elts, node.value.elts, strict=True)
-            for name, value in pairs:
-                if all(isinstance(part, OF_NUMBERS) for part in ast.walk(value)):
-                    known = eval(compile(ast.Expression(value), where, "eval"))
-                    yield f"{where} {ast.unparse(name)}", sorted(known) if isinstance(known, set) else known
-
-
-OF_NUMBERS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Set, ast.operator, ast.unaryop, ast.expr_context)
-"""The parts of an expression of numbers."""
-
-
-def test_numbers_in_the_code_are_as_they_were_chosen() -> None:
-    """Limits, least shares and sizes decide what users get: whoever changes one changes numbers.json, too."""
-    with rare_collections(10**7):
-        found = {
-            name: value
-            for file in sorted(PACKAGE.rglob("*.py"))
-            for name, value in numbers(ast.parse(file.read_bytes()), file.relative_to(PACKAGE).as_posix())
-            if any(isinstance(one, int | float) for one in (value if isinstance(value, tuple | list) else [value]))
-        }
-    recorded = json.loads(Path(__file__).with_name("numbers.json").read_text("utf-8"))
-    assert json.loads(json.dumps(found)) == recorded
+def _is_error(door: Any) -> bool:
+    return inspect.isclass(door) and issubclass(door, Exception)
 
 
 MEBIBYTE = 2**20
