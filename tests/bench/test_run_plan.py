@@ -182,6 +182,16 @@ def usual() -> CellPlan:
     return cell()
 
 
+def test_files_of_a_run_lie_where_they_did_before() -> None:
+    """So that a run from before goes on: if numbers change in earnest, the names that are printed go into the file."""
+    study = {"sensitivity": {"linkage": ["single", "complete"]}, "controls": {"repeats": 1}}
+    made = cell(methods=sorted(METHODS), judges=["exact", "contains"], **study)
+    placed = [made.questions_folder, *(one.folder for one in (*made.clusterings, *made.steps.values()))]
+    found = "".join(f"{folder(Path('run')).as_posix()}\n" for folder in placed)
+    print(found)
+    assert found == Path(__file__).with_name("recorded_folders.txt").read_text("utf-8")
+
+
 def changed_steps(one: CellPlan, two: CellPlan) -> set[str]:
     """Names of steps of the second that the first does not have with the same key."""
     return {name for name, step in two.steps.items() if name not in one.steps or one.steps[name].key != step.key}
