@@ -184,9 +184,10 @@ def usual() -> CellPlan:
 
 def test_files_of_a_run_lie_where_they_did_before() -> None:
     """So that a run from before goes on: if numbers change in earnest, the names that are printed go into the file."""
-    study = {"sensitivity": {"linkage": ["single", "complete"]}, "controls": {"repeats": 1}}
+    study: dict[str, Any] = {"sensitivity": {"linkage": ["single", "complete"]}, "controls": {"repeats": 1}}
     made = cell(methods=sorted(METHODS), judges=["exact", "contains"], **study)
-    placed = [made.questions_folder, *(one.folder for one in (*made.clusterings, *made.steps.values()))]
+    parts: list[Any] = [*made.clusterings, *made.steps.values()]
+    placed = [made.questions_folder, *(one.folder for one in parts)]
     found = "".join(f"{folder(Path('run')).as_posix()}\n" for folder in placed)
     print(found)
     assert found == Path(__file__).with_name("recorded_folders.txt").read_text("utf-8")

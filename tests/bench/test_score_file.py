@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -109,6 +110,14 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
             1 - out["sequence_uncertainty"]
         )
     assert written[0]["response"] and written[1]["response"] == "Paris"
+
+
+def test_checksums_of_lines_are_as_they_were_before(job: ScoringJob, engine: Drawn) -> None:
+    """Sixteen digits of SHA-256 for each line of a batch, so that an output of an earlier release goes on."""
+    run(job, engine)
+    lines = job.target.read_bytes().splitlines(keepends=True)
+    noted = [digest for batch in read_lines(job.lines.settings_path)[1:] for digest in batch]
+    assert noted == [hashlib.sha256(line).hexdigest()[:16] for line in lines]
 
 
 def test_a_line_names_the_model_unless_it_does_already(tmp_path: Path, engine: Drawn) -> None:
