@@ -265,9 +265,9 @@ def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
 def _explained(error: ValidationError) -> ApiError:
     """The first thing that is wrong, as OpenAI words it."""
     first = error.errors(include_url=False)[0]
-    param = str(first["loc"][0]) if first["loc"] else None
+    param, place = str(first["loc"][0]) if first["loc"] else None, ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return ApiError(400, f"Unrecognized request argument supplied: {'.'.join(map(str, first['loc']))}", param=param)
+        return ApiError(400, f"Unrecognized request argument supplied: {place}", param=param)
     if first["type"] == "missing":
-        return ApiError(400, f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+        return ApiError(400, f"Missing required parameter: '{place}'.", param=param, code="missing_required_parameter")
     return ApiError(400, f"Invalid '{param}': {first['msg']}.", param=param, code="invalid_value")
