@@ -103,33 +103,6 @@ def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
     assert refused == {"decision": "abstain", "guarantee": "Too few.", "labels": 9}
 
 
-def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
-    found = sides_of(audit(fitted, world(12, 4)))
-    assert {one.verdict for one in found} == {"cannot be told"}
-    assert all(f"cannot be told from {one.wrong.of} labels" in one.statement for one in found)
-
-
-def test_an_audit_that_looked_at_nothing_says_why(fitted: DecisionCalibrator) -> None:
-    """Changed words, no labels, the rows of the fit, repeated items, and no guarantee."""
-    others = world(120, 9)
-    for answers, why in (
-        ([changed(one, question=OTHER) for one in others], "No answer is to this question as it was fitted"),
-        ([replace(one, label=None) for one in others], "None of its 120 answers has a label"),
-        (world(N, 1)[:100], "All its labels are of items that the calibrator was fitted on"),
-        (others[:60] * 2, "60 of its 120 labeled answers are about an item that another one is about"),
-    ):
-        found = audit(fitted, answers)
-        assert found.questions[0].verdict == "nothing was measured" and not found.is_broken
-        assert found.questions[0].answer.startswith(f"late: nothing was measured. {why}") and why in found.gaps[0]
-    assert audit(fitted, [changed(one, question=OTHER) for one in others]).unknown == ("late",)
-    unsure = DecisionCalibrator.fit(world(100, 3), alpha=0.02)
-    assert "guarantees nothing" in audit(unsure, others).gaps[0]
-    half = [*world(N, 1)[:100], *others]
-    [question] = audit(fitted, half).questions
-    assert question.remarks == ("100 labels are left out: the calibrator was fitted on these items.",)
-    assert question.sides == audit(fitted, half[100:]).questions[0].sides or not question.nothing
-
-
 def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibrator) -> None:
     later = [replace(one, columns={"shop": "ab"[i % 2]}) for i, one in enumerate(world(400, 7))]
     [question] = audit(fitted, later, by="shop").questions

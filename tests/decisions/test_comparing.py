@@ -20,7 +20,6 @@ from semtoken.decisions.audit_results import SideAudit
 from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import CalibratedQuestion, DecisionCalibrator
 from semtoken.decisions.comparing import compare, sensitivity
-from semtoken.decisions.doubts import doubts_of_labels
 from semtoken.decisions.options import OptionScale
 from semtoken.decisions.records import AskedQuestion, DecisionRecord
 from semtoken.decisions.sides import DecisionSide
@@ -212,18 +211,6 @@ def test_an_audit_counts_each_share_of_its_own() -> None:
         assert (found.wrong.count, found.wrong.of) == there
         assert found.order_spread == pytest.approx(0.25)
         assert found.drift == drift and asked_for[-1] == pytest.approx(np.log([0.9, 0.8, 0.7, 0.6, 0.55]))
-
-
-def test_what_a_person_must_see_is_told_with_its_shares() -> None:
-    """3 of 10 are wrong and 10% of the accepted may be: (0.3 - 0.1) / 0.9 = 22.22% go to a person."""
-    answers = [DecisionRecord(Answer(TWO, (0.6, 0.4)), label=int(k < 3), state=str(k)) for k in range(10)]
-    unlabeled = replace(answers[0], label=None)
-    few, said = doubts_of_labels([*answers, unlabeled], "selective_risk", 0.1, 0.1)
-    assert "takes at least 22 labels on each side; here are 10" in few
-    assert "30% of 10 labeled answers" in said and "at most 10% of the accepted" in said
-    assert "at least 22.22% of all" in said
-    assert doubts_of_labels(answers, "selective_risk", 0.3, 0.1) == []
-    assert "at least 49 labels at alpha 0.02" in doubts_of_labels(answers * 4, "selective_risk", 0.02, 0.1)[1]
 
 
 def test_as_many_texts_and_characters_as_one_inquiry_may_take() -> None:

@@ -47,6 +47,8 @@ def said_of_audits() -> Iterator[Any]:
         world(8, 4) + tones(9, shift=500),
         [replace(one, label=None) for one in world(30, 5)],
         world(20, 6) * 2 + labeled[:30],
+        labeled[:30],
+        labeled[:30] + world(40, 9),
         [changed(one, question=replace(ASKED, instructions="Else?")) for one in world(9, 7)],
     ]
     for guarantee in get_args(Guarantee):
