@@ -7,8 +7,9 @@ import math
 import pytest
 
 import semtoken as st
+from semtoken.core.parts.part import Part
 from semtoken.core.parts.prose import is_sentence
-from semtoken.core.results.confidence import confidence_of
+from semtoken.core.results.confidence import confidence_of, confidence_of_field
 from tests.replies.made import chat_reply
 
 WORDS = [
@@ -83,6 +84,11 @@ def test_of_json_the_least_sure_field_leads(
     assert "3" not in held.explanation and held.confidence == answer.confidence
     if not thinking:
         assert answer.confidence == min(part.confidence or 0.0 for part in answer.parts("field"))
+
+
+def test_a_field_that_cannot_be_has_the_confidence_0() -> None:
+    found = confidence_of_field(Part(0, 1, "3", "number", "/a", confidence=0.0))
+    assert (found.value, found.interval) == (0.0, (0.0, 0.0))
 
 
 def test_json_without_a_field_is_an_answer_like_others() -> None:

@@ -46,6 +46,15 @@ def test_the_name_of_a_special_token_stands_for_any_where_it_was_chosen(special:
     else:
         scored = score_logprobs([step(city, end), step(token(0.6, "Rome"))], vocabulary)
         assert (scored.text, "special_names" in codes(scored)) == ("OsloRome", False)
+    only = score_logprobs([step(city), step(end, city)], words("Oslo", "", "Rome"))
+    assert (only.token_ids, "special_names" in codes(only)) == ([0, 1], False)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_name_of_two_tokens_of_one_spelling_is_told_wherever_they_stand(place: int) -> None:
+    pieces = ["Rome", "Rome"]
+    pieces.insert(place, "Lima")
+    assert codes(score_logprobs([step(token(0.6, "Lima"), token(0.3, "Rome"))], words(*pieces))) == ["ambiguous_names"]
 
 
 @pytest.mark.parametrize("row", [3, 7])

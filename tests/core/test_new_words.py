@@ -41,6 +41,9 @@ def test_it_is_the_geometric_mean_of_the_new_words() -> None:
     assert words == ["Lima", "port"]
     both = confidence_of(scored, "Lima") * confidence_of(scored, "port")
     assert scored.new_word_confidence(QUESTION) == pytest.approx(math.sqrt(both), rel=1e-12)
+    messages = [{"role": "system", "content": "Lima"}, {"role": "user", "content": QUESTION}]
+    assert scored.new_word_confidence(messages) == scored.new_word_confidence(QUESTION)
+    assert scored.with_fields(question=QUESTION).new_word_confidence() == scored.new_word_confidence(QUESTION)
     assert answer("Peru is the capital").new_word_confidence(QUESTION) is None
 
 
@@ -134,7 +137,7 @@ def test_the_phrases_that_an_answer_adds(question: str, text: str, new: list[str
 @pytest.mark.parametrize("text", ["The capital of Peru is the capital of Peru.", "The Capitals of Peru's."])
 def test_a_sentence_that_only_repeats_its_question_comes_last(text: str) -> None:
     scored = answer(text).with_fields(question=QUESTION)
-    assert scored.confidence == 0 and not scored.empty
+    assert scored.confidence == 0 and scored.confidence_interval == (0, 0) and not scored.empty
     assert scored.explanation == "It only repeats the question."
     assert scored.without_quotes().explanation == scored.explanation
     assert answer(text).confidence > 0  # where the question is not known nothing repeats it

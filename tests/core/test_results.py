@@ -258,11 +258,24 @@ def test_span_uncertainty() -> None:
     start = SCORED.text.index("television")
     assert SCORED.span_uncertainty(start, start + len("television")) == pytest.approx(1 - 0.73 * 0.93)
     assert SCORED.span_uncertainty(start + 5, start + 6) == pytest.approx(1 - 0.93)
+    assert SCORED.span_uncertainty(start + len("tele"), start + len("television")) == pytest.approx(1 - 0.93)
     assert SCORED.span_uncertainty(0, len(SCORED.text)) == pytest.approx(SCORED.sequence_uncertainty)
     assert SCORED.span_uncertainty(3, 3) == 0
     for ends in ((2, 1), (-1, 1)):  # which would be another span than Python's text[-1:1]
         with pytest.raises(InvalidInputError):
             SCORED.span_uncertainty(*ends)
+
+
+def test_the_widest_steps_are_those_whose_bounds_are_furthest_apart_on_the_log_scale() -> None:
+    bounds = [(-2.0, -2.0), (-1.0, -0.5), None, (-math.inf, -1.0), (-math.inf, -math.inf), (-0.6, -0.1), (-9.0, -5.0)]
+    tokens = [dataclasses.replace(SCORED.tokens[0], log_agreeing_bounds=pair) for pair in bounds]
+    assert dataclasses.replace(SCORED, tokens=tuple(tokens)).widest_steps == (3, 6, 1, 5)
+    assert SCORED.widest_steps == ()
+
+
+def test_an_empty_answer_is_uncertain_under_every_equality() -> None:
+    empty = dataclasses.replace(SCORED, text=" ")
+    assert [empty.uncertainty_under(equality) for equality in empty.equalities] == [1.0] * 3
 
 
 def test_uncertainty_and_confidence_are_two_sides() -> None:

@@ -191,6 +191,7 @@ SHOWN = {
         score_bounds={"margin": (0.4, 0.6)},
     ),
     "a sentence": answer(("The", 0.9), (" capital", 0.8), (" is", 0.9), (" Paris", 0.3), (".", 1.0), question="Where?"),
+    "one phrase": answer(("It is", 0.9), (" Paris", 0.3), (".", 1.0), question="Where?"),
     "JSON": answer(("{", 1.0), ('"a": ', 0.9), ("12", 0.7), ("}", 0.9), question=""),
     "function words": answer((" the", 0.9), neutral_only=True),
     "a line end": answer(("\n", 0.9)),

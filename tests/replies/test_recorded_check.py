@@ -1,0 +1,136 @@
+"""A check of odd replies: all tables, pages and remarks that are made of it, word by word."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken.errors import InvalidInputError
+from semtoken.replies.checking import rank_replies
+from semtoken.replies.checking.fields import often_missing
+from semtoken.replies.checking.tables import (
+    field_table,
+    markdown,
+    markdown_of_fields,
+    nested_fields,
+    page_rows,
+    rows_of,
+)
+from tests.replies.made import chat_reply, listed
+
+SCHEMA = {
+    "properties": {
+        "total": {"type": "integer"},
+        "unit": {"enum": ["kg", "lb"]},
+        "paid": {"type": ["boolean", "null"]},
+        "lines": {"type": "array", "items": {"properties": {"price": {"type": "number"}}}},
+        "due": {"type": "string"},
+    }
+}
+Words = list[tuple[str, float]]
+"""Tokens with their probabilities."""
+
+
+def said(words: Words, *rivals: tuple[str, float], at: int = 1, **choice: Any) -> dict[str, Any]:
+    """A reply of these tokens; the one at a place has rivals of some probabilities, which need not be listed."""
+    others = [(text, math.log(share)) for text, share in rivals]
+    items = [listed(text, math.log(p), *(others if k == at else [])) for k, (text, p) in enumerate(words)]
+    return chat_reply("".join(text for text, _ in words), items, **choice)
+
+
+LONG = "antidisestablishmentarianism" * 3
+REPLIES: dict[str, Any] = {
+    "sure": said([("Lima", 0.99)]),
+    "torn": said([("It is ", 0.99), ("Ankara", 0.4), (".", 0.99)], ("Ist", 0.3), ("Iz", 0.2), ("Van", 0.05)),
+    "rare": said([("It is ", 0.99), ("Rome", 0.6), (".", 0.99)], ("Paris", 0.031), ("Oslo", 0.029), (" ", 0.2)),
+    "long": said([("It is ", 0.99), (LONG, 0.5), (".", 0.99)], (LONG[::-1], 0.3)),
+    "cut": said([("Once upon", 0.7)], finish_reason="length"),
+    "length": said([(f"w{k} ", 0.9) for k in range(9)]),
+    "comma": said([("red", 0.95), (", ", 0.3), ("blue", 0.95)]),
+    "blank": said([(" ", 0.5)]),
+    "markup": said([("`a|b` *<b>*", 0.9), ("_[x]_ #1\\", 0.8)]),
+    "fields": said(
+        [
+            *(('{"total": ', 0.99), ("12.5", 0.4), (', "unit": "', 0.9), ("g", 0.86), ('", "paid": ', 0.9)),
+            *(("null", 0.8), (', "lines": [{"price": ', 0.9), ("3", 0.84), ('}, {"price": "', 0.9), ("x", 0.7)),
+            ('"}]}', 0.9),
+        ],
+        *(("13", 0.3), ("14", 0.2), ("15", 0.1)),
+    ),
+    "half": said([('{"total": ', 0.99), ("7", 0.9), (', "un', 0.9)], finish_reason="length"),
+    "two": {
+        "choices": [
+            said([(text, p)])["choices"][0] | {"index": k} for k, (text, p) in enumerate([("a", 0.9), ("b", 0.2)])
+        ]
+    },
+}
+BROKEN = {
+    "silent": chat_reply("Lima", []),
+    "failed": {"error": {"message": "too long"}},
+    "alien": {"no": "reply"},
+    "another": {"nor": "this", "one": 1},
+    "list": [1, 2],
+    "embedding": {"data": [{"embedding": [0.1]}]},
+    "moderation": {"results": [{"category_scores": {}}]},
+    "batch": {"output_file_id": "f"},
+    "declined": {"promptFeedback": {}},
+    "whisper": {"segments": [{"avg_logprob": -0.2}]},
+    "other": said([("Lima", 0.99)])
+    | {"choices": [said([("Lima", 0.9)])["choices"][0] | {"message": {"content": "Rome"}}]},
+}
+
+
+def told() -> Iterator[tuple[str, Any]]:
+    """What a check of the folders `good` and `bad` says, by the names of its forms."""
+    found = rank_replies(["good", "bad"])
+    yield from (("rows", rows_of(found)[: len(found) + 1]), ("page", map(of_page, page_rows(found)[: len(found) + 1])))
+    yield from (("markdown", markdown(found, found.answers[:5])), ("not scored", found.not_scored))
+    yield from (("remarks", found.remarks), ("messages", [one.messages for one in found]))
+    checked = rank_replies([f"good/{name}.json" for name in ("fields", "half", "cut", "sure")], schema=SCHEMA)
+    rows = field_table(checked)
+    yield from (("fields", rows), ("page of fields", [of_page(one)["parts"] for one in page_rows(checked)]))
+    yield from (("nested", nested_fields(checked)), ("markdown of fields", markdown_of_fields(rows, 4)))
+    yield "often missing", often_missing([*rows, *rows, *rows, *rows])
+    with pytest.raises(InvalidInputError) as nothing:
+        rank_replies(["bad"])
+    yield "nothing", nothing.value
+
+
+def of_page(row: dict[str, Any]) -> dict[str, Any]:
+    """What only the page shows of an answer."""
+    return {name: value for name, value in row.items() if name in ("id", "flags", "shown", "marks", "parts", "error")}
+
+
+def lines(value: Any) -> str:
+    """A value a line, its numbers to six digits."""
+    if isinstance(value, str | Exception):
+        return str(value)
+    if isinstance(value, dict):
+        return json.dumps(rounded({k: v for k, v in value.items() if k != "signature"}), ensure_ascii=False)
+    return "\n".join(map(lines, value))
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def test_a_check_says_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a change is meant, what this test prints goes into the file, once it has been read."""
+    monkeypatch.chdir(tmp_path)
+    for folder, replies in (("good", REPLIES), ("bad", BROKEN)):
+        Path(folder).mkdir()
+        for name, reply in replies.items():
+            Path(folder, f"{name}.json").write_text(json.dumps(reply), "utf-8")
+    for number in range(7):
+        Path("bad", f"picture{number}.png").write_bytes(b"")
+    shown = "".join(f"# {name}\n{lines(value)}\n\n" for name, value in told())
+    assert shown == Path(__file__).with_name("recorded_check.txt").read_text("utf-8")
