@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from semtoken.core.parts import parts_of
+from semtoken.core.parts.budget import MAX_CHARACTERS
 from semtoken.core.parts.code import _of_code
-from semtoken.core.parts.prose import LONGEST_PIECE, _pieces, find_phrases
+from semtoken.core.parts.prose import LONGEST_PIECE, _pieces, find_phrases, phrases
 from semtoken.errors import InvalidInputError
 from tests.core.answers import answer_of, letters
 from tests.rows import each
@@ -42,6 +43,7 @@ def test_a_long_vowel_is_no_break() -> None:
         ("ນະຄອນຫຼວງຂອງລາວແມ່ນວຽງຈັນ", "ນະຄອນຫຼວງ ຂອງ ລາວ ແມ່ນ ວຽງຈັນ"),
         ("រាជធានីនៃកម្ពុជាគឺភ្នំពេញ", "រាជធានី នៃ កម្ពុជា គឺ ភ្នំពេញ"),
         ("The 首都 is 奥斯陆", "首都 奥斯陆"),
+        ("京 Oslo", "京 Oslo"),
     ],
 )
 def test_a_text_without_blanks_has_phrases(answer: str, phrases: str) -> None:
@@ -72,6 +74,10 @@ def test_initials_belong_to_the_name(answer: str, phrases: str) -> None:
 def test_phrases_are_runs_of_content_words() -> None:
     text = "The capital city of New South Wales is Sydney, not Canberra."
     assert texts(text, "phrase") == ["capital city", "New South Wales", "Sydney", "Canberra"]
+    assert texts("a naïve Größe", "phrase") == ["naïve Größe"]
+    assert texts("the film Who Framed Roger", "phrase") == ["film Who Framed Roger"]
+    assert texts(f"{text} " * 20, "phrase") == texts(text, "phrase") * 20
+    assert phrases(" " + "a" * MAX_CHARACTERS) == [(0, MAX_CHARACTERS + 1)]
     assert texts("No", "phrase") == ["No"]
     assert texts("  ", "phrase") == []
 

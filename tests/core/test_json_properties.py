@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.core.parts import parts_of
-from semtoken.core.parts.json_values import find_json
+from semtoken.core.parts.json_values import all_json, find_json
 from tests.core.answers import answer_of
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -140,3 +140,12 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 def has_overwritten_keys(document: Any) -> bool:
     pointers = [one.pointer for one in document.values if one.kind == "key"]
     return len(pointers) != len(set(pointers))
+
+
+def test_a_text_that_ends_inside_a_string_or_an_escape_was_cut_off_and_is_not_broken() -> None:
+    text = '{"a": 1, "b": "x\\u00e9\\ud83d\\ude00\\n\\"y"}'
+    for end in range(len('{"a": 1,'), len(text) - 1):
+        [found] = all_json(text[:end])
+        assert [one.value for one in found.scalars] == [1] and not found.complete
+    assert [one.value for one in find_json(text).scalars] == [1, 'x\u00e9\U0001f600\n"y']
+    assert list(all_json('[1, "\\x", 2, 3]')) == []

@@ -42,6 +42,7 @@ def test_a_field_is_shown_whole_and_the_rest_is_found(written: str, form: str) -
     found = {part.path: part for part in parts}
     assert [part.text for part in parts] == ["1", written, "Lima"]
     assert [flag.code for flag in found["/v"].flags if flag.code == "nearly_json"] and is_json(text)
+    assert found["/v"].kind == ("number" if written[-1].isdigit() else "string")
     assert found["/v"].value == written and all(part.complete for part in parts)
     assert not any(flag.code == "nearly_json" for name in ("/a", "/z") for flag in found[name].flags)
 

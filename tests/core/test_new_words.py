@@ -98,6 +98,7 @@ VINSON = "The Vinson Massif is the highest mountain of which continent?"
         ("Which countries won?", "The country that won.", []),
         ("Which boxes are red?", "The red box is a RED box.", []),
         ("Wo liegt Córdoba?", "Cordoba.", []),
+        ("Wo liegt Genève?", "Geneve.", []),
         ("Who is Will Trent?", "Will Trent was made by Karin Slaughter.", ["made", "Karin Slaughter"]),
         # single letters, which phrases may leave out
         ("An arrow leads to which letter?", "An arrow leads to the letter 'M'.", ["M"]),
@@ -127,6 +128,7 @@ VINSON = "The Vinson Massif is the highest mountain of which continent?"
         ("What is the capital of Peru?\n\nAnswer in one sentence.", "Peru is the capital.", []),
         ("Question:\nWhich planet is red?\nAnswer:\n", "A red planet.", []),
         ("Question:\nWhich planet is red?\nAnswer:\n", "Mars", ["Mars"]),
+        ("Is it cold?\n\nWhich planet is red?", "A red planet.", []),
         ("Is it cold? Read this.\n\nQuestion: Which planet is red", "A red planet.", []),
     ],
 )
@@ -137,7 +139,7 @@ def test_the_phrases_that_an_answer_adds(question: str, text: str, new: list[str
 @pytest.mark.parametrize("text", ["The capital of Peru is the capital of Peru.", "The Capitals of Peru's."])
 def test_a_sentence_that_only_repeats_its_question_comes_last(text: str) -> None:
     scored = answer(text).with_fields(question=QUESTION)
-    assert scored.confidence == 0 and scored.confidence_interval == (0, 0) and not scored.empty
+    assert [scored.confidence, *scored.confidence_interval] == [0, 0, 0] and not scored.empty
     assert scored.explanation == "It only repeats the question."
     assert scored.without_quotes().explanation == scored.explanation
     assert answer(text).confidence > 0  # where the question is not known nothing repeats it

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -19,7 +17,6 @@ from hypothesis import strategies as hs
 import semtoken as st
 from semtoken.core.parts import Parts
 from semtoken.core.results import Answers, Decision, Flag
-from semtoken.core.results.cards import token_rows
 from semtoken.core.results.confidence import RANKS
 from semtoken.support.html_elements import MOST_ROWS, element
 from tests import worked
@@ -81,17 +78,6 @@ def test_the_text_of_an_answer_is_shown_whole(text: str) -> None:
     assert escaped.rstrip("\n") in lines or not text.strip("\n")
 
 
-def test_phrases_are_marked_by_their_confidence() -> None:
-    seen = Seen(answer(("Paris", 0.4), (", ", 1.0), ("Lyon", 0.7), (", ", 1.0), ("Nice", 0.9))._repr_html_())
-    assert [title.split(":")[0] for title in seen.marks] == ["weak", "some doubt"]
-    assert "Paris0.40" in seen.text and "Lyon0.70" in seen.text and "Nice0" not in seen.text
-
-
-def test_a_card_says_what_the_number_is_not() -> None:
-    seen = Seen(answer(("Paris", 0.4))._repr_html_())
-    assert "Confidence 0.40: probability of an answer" in seen.text and seen.text.count(RANKS) == 1
-
-
 def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
     decision = Decision("abstain", "uncertain", 0.25, f"{NASTY} guarantee")
     known = answer(
@@ -104,12 +90,6 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
     assert "25%" in listed.text and "Check this" in listed.text and "Accepted" not in listed.text
     accepted = replace(known, decision=replace(decision, action="answer"))
     assert "Accepted" in Seen(accepted._repr_html_()).text
-
-
-def test_bounds_are_shown_where_the_score_is_not_exact() -> None:
-    known = answer(("Paris", 0.4), log_confidence_interval=(math.log(0.3), math.log(0.5)))
-    assert "Confidence 0.40 (0.30 to 0.50)" in Seen(known._repr_html_()).text
-    assert "confidence 0.40 (0.30 to 0.50)" in repr(known)
 
 
 def test_a_long_list_says_what_it_leaves_out() -> None:
@@ -146,12 +126,6 @@ def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, browser: Any, co
     found = axe.Axe().run(opened)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.violations_count == 0, found.generate_report()
-
-
-def test_columns_of_numbers_are_aligned_at_their_right() -> None:
-    html = token_rows(answer(("Paris", 0.5), (" is", 0.25)).tokens)
-    cells = re.findall(r"<t[hd][^>]*style=\"([^\"]*)\"[^>]*>", str(html))
-    assert ["right" in style for style in cells] == [False, True, True, False] * 3
 
 
 def test_the_card_of_a_threshold_says_from_which_score_answers_are_accepted() -> None:

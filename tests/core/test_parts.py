@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,6 +154,12 @@ def test_objects_and_arrays_over_their_values_alone() -> None:
     assert parts["/a", "array"].confidence == pytest.approx(math.exp(-0.3))
     assert parts["", "object"].confidence == pytest.approx(math.exp(-0.7))
     assert parts["/a", "length"].confidence == pytest.approx(0.6)
+
+
+def test_the_uncertainty_of_a_part_is_what_its_confidence_lacks_and_half_characters_become_question_marks() -> None:
+    part = Part(0, 1, "3", "number", "/\ud800", confidence=0.25, value="\ud800")
+    assert (part.uncertainty, replace(part, confidence=None).uncertainty) == (0.75, None)
+    assert (part.to_dict()["path"], part.to_dict()["value"]) == ("/?", "?")
 
 
 def test_keys_on_demand() -> None:

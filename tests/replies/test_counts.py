@@ -39,6 +39,8 @@ def test_choices_have_numbers_up_to_ten_thousand() -> None:
     assert read_reply(reply(choice(index=10_000))).choices[0].index == 10_000
     with pytest.raises(InvalidInputError, match=r"at most 10000\. Got 10001"):
         read_reply(reply(choice(index=10_001)))
+    with pytest.raises(InvalidInputError, match="index"):
+        read_reply(reply(choice(index=-1)))
     assert [one.index for one in read_reply(reply(choice(index=None), choice(index=1))).choices] == [0, 1]
 
 
