@@ -14,7 +14,7 @@ from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.engine_tokens.precision import ROUNDING
 from semtoken.core.results import Alternative, ScoredToken, TokensLater, ValueEnds
 from semtoken.core.rows import LEAST_LISTED, LISTED
-from semtoken.core.rules import SAME_LETTERS, SURFACE_RULES
+from semtoken.core.rules import SAME_LETTERS
 from semtoken.core.score import Agreeing
 from semtoken.core.scored_token import TokenMark
 from semtoken.core.scorer import CLUSTER, NEUTRAL, PREFIX, SOURCES
@@ -33,7 +33,7 @@ def later_records(
     """The tokens of an answer with these ids of a vocabulary; `with_others` gives some steps all listed tokens of a
     probability.
     """
-    by_spelling = agreed.scorer.rules == SURFACE_RULES
+    by_spelling = agreed.scorer.by_spelling_alone
     return TokensLater(
         len(ids),
         lambda: token_records(with_others(agreed, 0.0), ids),

@@ -160,12 +160,7 @@ class Agreeing:
     def kinds_by_step(self, scorer: Scorer, *, neutrality: bool) -> list[list[int]]:
         """The same for the tokens of each list, in their order."""
         steps = zip(self.listed, self.prefixes, self.opening, strict=True)
-        return [
-            scorer.kinds_listed(
-                step.token, step.ids, prefixes, opening, neutrality=neutrality, spelled=step.alike.surely
-            )
-            for step, prefixes, opening in steps
-        ]
+        return [scorer.kinds_listed(step, step.ids, prefixes, opening, neutrality) for step, prefixes, opening in steps]
 
     def bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
         """The bounds of the steps' masses under the rules of another scorer of the same vocabulary."""
@@ -232,9 +227,9 @@ def _as_chosen(agreed: Agreeing, scorer: Scorer, *, neutrality: bool) -> list[St
     effects = itertools.repeat(NO_EFFECT) if agreed.rounding.even else _effects_of_rounding(agreed, kinds)
     for i, (step, each, size, (own, whole, most)) in enumerate(zip(agreed.listed, kinds, sizes, effects, strict=False)):
         shares = [0.0] * len(SOURCES)
-        for kind, probability in zip(each, step.probabilities, strict=True):
+        for place, kind in enumerate(each):
             if kind:
-                shares[kind] += probability
+                shares[kind] += step.probabilities[place]
         mass, more, ambiguous, slack = sum(shares), 0.0, 0.0, off + own
         if step.doubts is not None:
             doubtful = _doubtful_mass(agreed, i, step.doubts, scorer, neutrality=neutrality)
@@ -380,9 +375,7 @@ def _doubtful_mass(agreed: Agreeing, i: int, doubts: Doubts, scorer: Scorer, *, 
     step, prefixes, opening = agreed.listed[i], agreed.prefixes[i], agreed.opening[i]
     shares, mixed = [0.0] * len(SOURCES), 0.0
     for candidates, probability in doubts.ambiguous:
-        kinds = scorer.kinds_listed(
-            step.token, candidates, prefixes, opening, neutrality=neutrality, spelled=step.alike.surely
-        )
+        kinds = scorer.kinds_listed(step, candidates, prefixes, opening, neutrality)
         if all(kinds):
             shares[max(kinds)] += probability  # whichever is meant, it counts
         elif any(kinds):

@@ -16,6 +16,7 @@ import numpy as np
 
 from semtoken.clustering.vocabulary import Vocabulary
 from semtoken.core.endings import Endings, endings_of
+from semtoken.core.engine_tokens.checked_list import ListedStep
 from semtoken.core.engine_tokens.listed_names import ListedNames
 from semtoken.core.prefixes import NO_IDS, PrefixIndex
 from semtoken.core.results import Source
@@ -94,6 +95,8 @@ class Scorer:
         """True if there are other tokens than those of `vocabulary`: it holds those that lists have named."""
         self.by_spelling = rules.spelling is not None
         """True if tokens count that are spelled as the chosen one is."""
+        self.by_spelling_alone = rules == SURFACE_RULES
+        """True if no others count."""
         self.names = names
         """The tokens that lists have named, which are those of `vocabulary`; None where the vocabulary is known."""
         self.looks_ahead = rules.prefix_matching or clusters is not None
@@ -252,28 +255,24 @@ class Scorer:
 
     def kinds_listed(
         self,
-        token: int,
+        step: ListedStep,
         ids: Iterable[int],
         prefix_set: IdArray,
         opening: bool,
-        *,
         neutrality: bool,
-        spelled: Iterable[int],
     ) -> list[int]:
-        """`kinds` of the tokens that one list names, which are too few for arrays.
-
-        `spelled`: the tokens that are spelled as the chosen one is, where no vocabulary shows it.
-        """
-        if self.open_ended:
-            counted = dict.fromkeys(spelled if self.by_spelling else (), PREFIX)
+        """`kinds` of some tokens of the list of a step, which are too few for arrays."""
+        token = step.token
+        if self.open_ended:  # whose rules count neither beginnings nor neutral tokens
+            counted = dict.fromkeys(step.alike.surely if self.by_spelling else (), PREFIX)
             counted[token] = CLUSTER
-        else:
-            counted = self.related(token)
+            return list(map(counted.get, ids, repeat(0)))
+        counted = self.related(token)
         if self.rules.prefix_matching:
             begins: list[int] = prefix_set[self.in_prefix_set(prefix_set)].tolist()
             counted = {**dict.fromkeys(begins, PREFIX), **counted}
         if not (neutrality and self.knows_neutral):
-            return list(map(counted.get, ids, repeat(0)))
+            return [counted.get(listed, 0) for listed in ids]
         neutral = self.neutral_tokens[opening]
         return [NEUTRAL if listed in neutral and listed != token else counted.get(listed, 0) for listed in ids]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 from semtoken.choices import SegmentKind
@@ -355,8 +354,9 @@ def lacking_steps(raw: RawChoice, division: Division, merged: int) -> Lacking:
 
 def _step_notes(quirks: Quirks) -> list[str]:
     """Notes for a reader of the score on the steps."""
-    others = chain.from_iterable([step.log_probs[1:] for step in quirks.named])
-    forbidden = min(others, default=0.0) <= NOT_GIVEN
+    # A chosen token without a number is no sign of that; mostly no token is without one.
+    lowest = [step for step in quirks.named if min(step.log_probs) <= NOT_GIVEN]
+    forbidden = any(min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in lowest)
     return [TWICE] * quirks.twice + [FORBIDDEN] * forbidden
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import itemgetter
+from operator import eq, itemgetter
 from typing import NamedTuple
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
@@ -242,10 +242,13 @@ def without_copied_lists(steps: Sequence[TopStep], before: TopStep | None = None
     Engines that decode several tokens at a time send one list for all of them. The chosen token's own number then
     contradicts it. `before` is the step before them as it came.
     """
-    pairs = zip(steps, (before, *steps), strict=False)
+    numbers = [step.log_probs[1:] for step in steps]
+    last = None if before is None else before.log_probs[1:]
+    if not any(map(eq, numbers, (last, *numbers))):
+        return list(steps)
     return [
         step if last is None or step.log_probs[1:] != last.log_probs[1:] else _without_copied_list(step, last)
-        for step, last in pairs
+        for step, last in zip(steps, (before, *steps), strict=False)
     ]
 
 

@@ -192,5 +192,6 @@ def written_tokens(usage: Any) -> int | None:
     """The number of tokens that a reply counts in its answers, hidden reasoning apart; None if it does not say."""
     for name, hidden in USAGES.items():
         if (count := count_at(usage, name)) is not None:
-            return max(count - max((count_at(usage, *path) or 0 for path in hidden), default=0), 0)
+            apart = [count_at(usage, *path) or 0 for path in hidden]
+            return max(count - max(apart, default=0), 0)
     return None

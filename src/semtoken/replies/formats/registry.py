@@ -171,7 +171,10 @@ def shape_of_reply(replies: Sequence[RawReply]) -> type[Shape]:
 
 def shape_of(replies: Sequence[RawReply]) -> type[Shape] | None:
     """The shape of a whole reply (several: a batch), by its fields; None if it has none of the known ones."""
-    return next((shape for shape in known_shapes() if shape.detects(replies)), None)
+    for shape in known_shapes():
+        if shape.detects(replies):
+            return shape
+    return None
 
 
 def is_whole(value: RawReply) -> bool:

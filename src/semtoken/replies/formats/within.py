@@ -187,10 +187,12 @@ def holds_numbers(value: Any) -> bool:
     stack = [value]
     while stack:
         here = stack.pop()
+        if type(here) in PLAIN:
+            continue
         if isinstance(here, dict | Mapping):  # asking for the usual type first is much faster
             if not NUMBERS.isdisjoint(here) and any(_is_numeric(here[name]) for name in NUMBERS.intersection(here)):
                 return True
-            stack += [inner for inner in here.values() if type(inner) not in PLAIN]
+            stack += here.values()
         elif isinstance(here, list | tuple):
             if here and isinstance(here[0], list | tuple) and here[0] and isinstance(here[0][0], float):
                 return True
