@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from semtoken.guarantees.journal.entries import line_of
 from semtoken.guarantees.journal.labels import LabelAgreement
 from semtoken.guarantees.journal.store import InUse, Size
 from semtoken.guarantees.journal.watch import GuaranteeReport, guarantee_report
+from semtoken.guarantees.journal.writer import Figures, JournalWriter
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import Interval
 from tests.guarantees.made_up import DAY, entry
@@ -50,6 +52,9 @@ def said_of_journals() -> Iterator[Any]:
         yield from (models_sentence(model, models, "newest answers") for model in (None, "a"))
     yield from (LabelAgreement(*counts).sentence for counts in ((0, 0), (40, 0), (40, 3)))
     yield from (Size(n, n // 2, n // 3, n // 4, n * 2**18, None, None).sentence for n in (0, 1, 4, 5000))
+    for figures in (Figures(9, 9, 0, 0, 0, None), Figures(9, 5, 1200, 2, 70, "disk full")):
+        writer = SimpleNamespace(figures=figures, journal=SimpleNamespace(name="NAME"), set_aside_file="FILE")
+        yield from JournalWriter.losses.fget(writer)  # type: ignore[misc,arg-type]
     row = json.loads(entry(1).line())
     decided = {"sampled": True, "decision": "answer", "probability_correct": 0.256, "flags": ["a", "b"]}
     for more in ({}, decided, {"unscored": "none", "model": None}, {"confidence_lower": 0.8, "confidence_upper": 0.95}):

@@ -1,4 +1,4 @@
-"""Requests to `semtoken serve` and to proxies before it, with all that they answered: exchanges.json holds both."""
+"""Requests to `semtoken serve` and to proxies before it, with all that they answered, and what figures a proxy has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import httpx
 import pytest
 
 from semtoken import ScoredModel, TokenClusters
+from semtoken.guarantees.journal.watch import GuaranteeReport
 from semtoken.version import __version__
+from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.serve.service import Offer
 from tests.decisions.models import tiny
 from tests.web.asking import events_in, near, post
@@ -53,3 +55,15 @@ def test_requests_are_answered_as_they_were(servers: dict[str, str]) -> None:
         asked = {name: exchange[name] for name in ("path", "body")}
         found = asked | {name: exchanged(url, *asked.values()) for name, url in servers.items() if name in exchange}
         assert found == near(exchange), json.dumps(found, ensure_ascii=False)
+
+
+def test_figures_have_the_names_and_steps_that_dashboards_ask_for() -> None:
+    """If a change is meant, what this test finds goes into figures.txt."""
+    metrics = ProxyMetrics()
+    metrics.journal.count("written", 3, 500)
+    metrics.journal.show(GuaranteeReport("kept", "", alpha=0.2, n=30, wrong=2, low=0.05, high=0.1))
+    for width in (0.0005, 0.015, 0.25):
+        metrics.widths.observe(width)
+        metrics.added_seconds.observe(width)
+    found = [line for line in metrics.text().decode().splitlines() if "_created" not in line]
+    assert found == Path(__file__).with_name("figures.txt").read_text("utf-8").splitlines()
