@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.decisions import Choice, ReadingOptions, Score, deciding
+from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, deciding
 from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses
 from semtoken.decisions.prompts import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
 from semtoken.decisions.wire.extension import WireError, block_beside, extension_of
-from semtoken.decisions.wire.shapes import says_no_route, wants_another_shape
+from semtoken.decisions.wire.shapes import (
+    QUESTION_SHAPES,
+    QuestionShape,
+    parsed_request,
+    says_no_route,
+    wants_another_shape,
+)
 from semtoken.errors import InvalidInputError
 from tests.rows import each
 
@@ -64,6 +70,16 @@ def test_as_many_questions_as_each_format_allows() -> None:
             with pytest.raises(WireError) if not count else taken(most, count):
                 body = {"state" if wire is systemone else "input": "s", "questions": given}
                 assert len(wire.parse(body).questions) == count
+
+
+@each("shape", QUESTION_SHAPES)
+def test_what_is_asked_of_a_server_is_what_it_reads(shape: QuestionShape) -> None:
+    described = [Option("calm", "calm", "a polite one"), Option("angry", "angry")]
+    asked = {"so": Predicate("So?"), "which": Choice("Which?", described), "how": Score("How?", ["Low", "High"])}
+    _, read = parsed_request(shape, shape.body("My parcel is late.", asked))
+    assert read.state == "My parcel is late." and list(read.names) == list(asked)
+    for one, given in zip(read.questions, asked.values(), strict=True):
+        assert (one.kind, one.options, one.instructions) == (given.kind, given.options, given.instructions)
 
 
 def test_as_many_items_as_openai_allows() -> None:

@@ -103,6 +103,7 @@ def test_a_prompt_gets_no_token_that_the_tokenizer_would_put_around_a_text() -> 
 
     own = byte_level_bpe()
     plain = plain_tokens(own, "Is it late?")
+    assert own("<|end|>")["input_ids"] == [0] and 0 not in plain_tokens(own, "a<|end|>b"), "it stays plain text"
     before = own.backend_tokenizer.post_processor
     try:
         own.backend_tokenizer.post_processor = TemplateProcessing(single="<|end|> $A", special_tokens=[("<|end|>", 0)])

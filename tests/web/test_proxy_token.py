@@ -6,6 +6,7 @@ from itertools import product
 
 import httpx
 
+from semtoken.web.callers import Gate
 from semtoken.web.proxy.paths import is_own
 from tests.rows import each
 from tests.web.conftest import in_front
@@ -25,6 +26,10 @@ def test_nothing_below_our_own_prefix_is_forwarded() -> None:
         assert upstream.requests == []
         assert client.get(f"{url}/v1/semtoken", headers=bearer).status_code == 200
         assert len(upstream.requests) == 1
+
+
+def test_a_gate_does_not_show_its_token() -> None:
+    assert "secret" not in repr(Gate("secret"))
 
 
 @each("path", ["/v1/models", "/v1/semtoken/x", "/semtokens", "/", "", "/upstream/"])
