@@ -97,6 +97,8 @@ def test_what_is_said_of_an_answer_unlike_all_labeled_ones() -> None:
     side = DecisionSide("late", "true", 9, 9, 0, 0, None, "Too few.")
     calibrator = DecisionCalibrator({false.fingerprint: CalibratedQuestion(false.asked, (side,))})
     assert calibrator.block(false) == {"decision": "abstain", "guarantee": NO_LABELS, "labels": 0}
+    unasked = calibrator.decide(replace(false.answer, refusal="Two options are alike."))
+    assert (unasked.action, unasked.reason, unasked.guarantee) == ("abstain", "empty", "Two options are alike.")
     other = calibrator.block(changed(false, question=OTHER))
     assert other == {"decision": "abstain", "guarantee": OTHER_QUESTION, "labels": 0}
     refused = calibrator.block(changed(false, probabilities=(0.9, 0.1)))

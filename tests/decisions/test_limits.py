@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.decisions import Choice, Option, Predicate, ReadingOptions, Score, deciding
+from semtoken.decisions import Choice, Option, Predicate, Question, ReadingOptions, Score, deciding
 from semtoken.decisions.answers import Answer, OptionMasses, answer_from_masses
 from semtoken.decisions.prompts import OrderedQuestion, prompt_text
 from semtoken.decisions.wire import openai, sglang, systemone
@@ -75,8 +75,14 @@ def test_as_many_questions_as_each_format_allows() -> None:
 @each("shape", QUESTION_SHAPES)
 def test_what_is_asked_of_a_server_is_what_it_reads(shape: QuestionShape) -> None:
     described = [Option("calm", "calm", "a polite one"), Option("angry", "angry")]
-    asked = {"so": Predicate("So?"), "which": Choice("Which?", described), "how": Score("How?", ["Low", "High"])}
-    _, read = parsed_request(shape, shape.body("My parcel is late.", asked))
+    asked: dict[str, Question] = {
+        "so": Predicate("So?"),
+        "which": Choice("Which?", described),
+        "how": Score("How?", ["Low", "High"]),
+    }
+    body = shape.body("My parcel is late.", asked)
+    _, read = parsed_request(shape, body)
+    assert sglang.is_meant(body) is (shape.name == "sglang")
     assert read.state == "My parcel is late." and list(read.names) == list(asked)
     for one, given in zip(read.questions, asked.values(), strict=True):
         assert (one.kind, one.options, one.instructions) == (given.kind, given.options, given.instructions)

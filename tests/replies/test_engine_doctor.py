@@ -15,6 +15,7 @@ from semtoken.core.engine_tokens.top_steps import TopToken
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.numbers import judge
 from tests.engines.held.doctoring import consultations, replayed, told
+from tests.known import known
 from tests.rows import each
 
 RECORDED = consultations()
@@ -55,7 +56,7 @@ def test_the_setting_to_change_is_named() -> None:
 
 
 def test_answers_whose_lists_give_no_score_are_told_with_the_cause() -> None:
-    assert "A sampled answer gets no score: The reply counts 8 tokens and lists 7" in said("llama-server")
+    assert "note: A sampled answer gets no score: The reply counts 8 tokens and lists 7" in said("llama-server")
     assert "the list names the likeliest tokens for the chosen ones (mlx-lm above temperature 0)" in said("mlx-lm")
     assert "gets no score" not in said("vllm")
 
@@ -73,6 +74,8 @@ def test_rounded_numbers_are_noticed() -> None:
     assert judge([step(*IN_FULL)], [step(*IN_FULL)]).off is None
     rounded = step(*(round(value, 2) for value in IN_FULL))
     assert judge([rounded], [rounded]).off == pytest.approx(0.01, abs=1e-4)
+    few = step(*(float(f"{value:.2g}") for value in (-0.0028768207, -0.12345, -31.01049)))
+    assert known(judge([few], [few]).off) > 0.1, "the second digit of a number of -1 may be another"
 
 
 def test_repeated_and_excluded_entries_and_sums_above_one_are_noticed() -> None:

@@ -86,3 +86,4 @@ def test_images_that_cannot_be_read_are_counted(answers: RankedReplies, tmp_path
 
 def test_the_title_is_the_name_of_the_first_source() -> None:
     assert title_of(["a/b.jsonl"]) == "b.jsonl" and title_of(["-", "x"]) == "standard input and 1 more"
+    assert title_of(["a/b.jsonl", "c"]) == "b.jsonl and 1 more"
