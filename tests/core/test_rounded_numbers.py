@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
 from semtoken import score_logprobs
 from semtoken.core.engine_tokens import TopStep, TopToken
+from semtoken.core.engine_tokens.precision import (
+    ALL_DECIMALS,
+    ALL_DIGITS,
+    BFLOAT16,
+    FLOAT16,
+    LEAST_GIVEN,
+    SMALLEST_HALF,
+    fits_half,
+    is_in_full,
+    written,
+)
 from tests.core.lists import CITIES, EXACT, agreeing, codes, in_bytes, step
 from tests.rows import each
 
@@ -72,6 +84,38 @@ def test_numbers_may_be_off_by_what_they_were_rounded_to(
 ) -> None:
     wanted = [expected] * len(numbers) if isinstance(expected, float | int) else expected
     assert off(*numbers) == pytest.approx(list(wanted), rel=1e-3, abs=2e-8)
+
+
+def bfloat16(number: float) -> float:
+    bits = (np.float32(number).view(np.uint32) + np.uint32(0x8000)) & np.uint32(0xFFFF0000)
+    return float(bits.view(np.float32))
+
+
+def significant(digits: int, number: float) -> float:
+    return float(f"{number:.{digits}g}")
+
+
+FORMS: dict[str, Callable[[float], float]] = {
+    "in full": float,
+    "float32": lambda number: float(np.float32(number)),
+    "float16": lambda number: float(np.float16(number)),
+    "bfloat16": bfloat16,
+    **{f"{n} decimals": partial(round, ndigits=n) for n in range(9)},
+    **{f"{n} digits": partial(significant, n) for n in range(1, 10)},
+}
+
+
+@each("form", FORMS)
+@each("single", [False, True])
+def test_one_number_alone_is_judged_as_an_array_of_it_is(form: str, single: bool) -> None:
+    """At sizes from the least that float16 writes with all its digits to the largest that is no stand-in."""
+    random = np.random.default_rng(0)
+    for size in [*(10.0 ** random.uniform(-4.2, 3.99, 150)), *(10.0**power for power in range(-4, 4))]:
+        number = -FORMS[form](float(size))
+        number = float(np.float32(number)) if single else number
+        if SMALLEST_HALF < -number < -LEAST_GIVEN:
+            shortly = fits_half([number], BFLOAT16) or fits_half([number], FLOAT16)
+            assert is_in_full(number) == (written([number]) == (ALL_DECIMALS, ALL_DIGITS) and not shortly), number
 
 
 @pytest.mark.parametrize(("number", "most"), [(-1.25, 1e-8), (-0.25, 1e-8), (-3.75, 5e-9 * 3.75), (-5.25, 5e-9 * 5.25)])

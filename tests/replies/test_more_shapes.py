@@ -231,6 +231,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"id": "1", "message": {"content": [{"text": "Oslo"}]}, "finish_reason": "COMPLETE"}, "compatible API"),
         ({"detail": "Not Found"}, "report of an error"),
         ({"choices": [{"message": {"content": "Oslo"}, "logprobs": [-0.1, -0.2]}]}, "only a list of numbers"),
+        ({"choices": [{"message": {"content": "Oslo"}, "logprobs": "none"}]}, "logprobs must be an object"),
         ({"logprobs": {"content": TOP}}, "part of a reply"),
         ({"logprobs": TOP[:1]}, "part of a reply"),
         ({"content": TOP[:1]}, "part of a reply"),

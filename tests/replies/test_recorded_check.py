@@ -69,6 +69,8 @@ REPLIES: dict[str, Any] = {
         ]
     },
 }
+OTHER = "It is said that the capital of Peru"
+CAPITAL = [(word, 0.9) for word in (OTHER, " is", " Lima", ", which lies", " at the coast", " of the Pacific", ".")]
 BROKEN = {
     "silent": chat_reply("Lima", []),
     "failed": {"error": {"message": "too long"}},
@@ -80,8 +82,9 @@ BROKEN = {
     "batch": {"output_file_id": "f"},
     "declined": {"promptFeedback": {}},
     "whisper": {"segments": [{"avg_logprob": -0.2}]},
-    "other": said([("Lima", 0.99)])
-    | {"choices": [said([("Lima", 0.9)])["choices"][0] | {"message": {"content": "Rome"}}]},
+    "other": {
+        "choices": [said(CAPITAL)["choices"][0] | {"message": {"content": f"{OTHER} is Cuzco, in the mountains"}}]
+    },
 }
 
 

@@ -325,6 +325,14 @@ def test_clients_see_as_many_numbers_as_they_asked_for(
         assert json.loads(Document(json.dumps(event)).changed(SHAPES[name].hiding(event, HiddenFields(kept)))) == shown
 
 
+def test_token_ids_are_taken_out_unless_the_client_asked_for_them() -> None:
+    reply = {"prompt_token_ids": [1], "choices": [{"token_ids": [5], "text": "a"}]}
+    without = {"prompt_token_ids": None, "choices": [{"token_ids": None, "text": "a"}]}
+    for asked, ids, shown in (({}, True, without), ({"return_token_ids": True}, True, reply), ({}, False, reply)):
+        hidden = HiddenFields(0, ids, asked)
+        assert json.loads(Document(json.dumps(reply)).changed(SHAPES["completions"].hiding(reply, hidden))) == shown
+
+
 @each(
     ("name", "event", "place"),
     [
