@@ -105,6 +105,21 @@ def test_equal_signatures_mean_equal_rules() -> None:
     assert len(seen) == len(set().union(*seen.values()))
 
 
+@each(
+    ("switches", "signature"),
+    [
+        ({}, "preset:default|words:off|clustering:off|prefix:off|spelling:same"),
+        ({"preset": "paper"}, "preset:paper|words:paper"),
+        ({"preset": "paper", "members": "spelling"}, "preset:paper|words:paper|members:spelling"),
+        ({"equality": "exact", "function_words": "paper"}, "preset:default|words:off|clustering:off|prefix:off"),
+        ({"prefix_matching": True}, "preset:default|words:off|clustering:off|spelling:same|prefix:2+"),
+        ({"function_words": "whole-word"}, "preset:default|words:whole-word|clustering:off|prefix:off|spelling:same"),
+    ],
+)
+def test_signatures_are_those_that_saved_calibrators_hold(switches: dict[str, Any], signature: str) -> None:
+    assert ScoringRules(**switches).signature == signature
+
+
 def test_presets_and_equalities_are_sets_of_switches() -> None:
     paper = ScoringRules("paper")
     assert (paper.equality, paper.function_words, paper.members) == ("meaning", "paper", "all")

@@ -21,7 +21,7 @@ from semtoken.replies.checking.tables import (
     page_rows,
     rows_of,
 )
-from tests.replies.made import chat_reply, listed
+from tests.replies.made import chat_chunk, chat_reply, events, item, lines, listed
 
 SCHEMA = {
     "properties": {
@@ -88,6 +88,24 @@ BROKEN = {
 }
 
 
+ONE, ANOTHER = REPLIES["sure"], REPLIES["torn"]
+FIRST, SECOND = (
+    [one | {"id": name} for one in (chat_chunk(item(name)), chat_chunk(finish_reason="stop"))] for name in "ab"
+)
+FILES = {
+    "lines.jsonl": lines(*FIRST, ONE, *SECOND, {"id": "7", "response": ANOTHER}, *FIRST[:1]) + '{"broken\n',
+    "stream.jsonl": lines(*FIRST),
+    "array.json": json.dumps([ONE, {"id": "7", "reply": ANOTHER}, {"no": 1}]) + "\n",
+    "cut.json": json.dumps([ONE, ANOTHER])[:-20],
+    "chunks.json": json.dumps(FIRST),
+    "behind.json": "\n".join(json.dumps(one, indent=1) for one in (ONE, ANOTHER)),
+    "events.txt": events(*FIRST, done=True) + events(*SECOND, done=True),
+    "named.json": json.dumps({"x": ONE, "y": ANOTHER}),
+    "saved.json": json.dumps({"runs": [{"id": "7", "reply": ONE}, {"id": "8", "reply": ANOTHER}]}),
+}
+"""Files of several replies, in all the ways that they are kept."""
+
+
 def told() -> Iterator[tuple[str, Any]]:
     """What a check of the folders `good` and `bad` says, by the names of its forms."""
     found = rank_replies(["good", "bad"])
@@ -102,6 +120,9 @@ def told() -> Iterator[tuple[str, Any]]:
     with pytest.raises(InvalidInputError) as nothing:
         rank_replies(["bad"])
     yield "nothing", nothing.value
+    several = rank_replies(["files"])
+    yield "files", sorted(f"{one.where} {one.id} {one.text}" for one in several)
+    yield "files refused", [f"{one.where} {one.id} {one.reason}" for one in several.refused]
 
 
 def of_page(row: dict[str, Any]) -> dict[str, Any]:
@@ -109,13 +130,13 @@ def of_page(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in ("id", "flags", "shown", "marks", "parts", "error")}
 
 
-def lines(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value a line, its numbers to six digits."""
     if isinstance(value, str | Exception):
         return str(value)
     if isinstance(value, dict):
         return json.dumps(rounded({k: v for k, v in value.items() if k != "signature"}), ensure_ascii=False)
-    return "\n".join(map(lines, value))
+    return "\n".join(map(shown, value))
 
 
 def rounded(value: Any) -> Any:
@@ -135,5 +156,8 @@ def test_a_check_says_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             Path(folder, f"{name}.json").write_text(json.dumps(reply), "utf-8")
     for number in range(7):
         Path("bad", f"picture{number}.png").write_bytes(b"")
-    shown = "".join(f"# {name}\n{lines(value)}\n\n" for name, value in told())
-    assert shown == Path(__file__).with_name("recorded_check.txt").read_text("utf-8")
+    Path("files").mkdir()
+    for name, text in FILES.items():
+        Path("files", name).write_text(text, "utf-8")
+    said_now = "".join(f"# {name}\n{shown(value)}\n\n" for name, value in told())
+    assert said_now == Path(__file__).with_name("recorded_check.txt").read_text("utf-8")
