@@ -30,6 +30,7 @@ from semtoken.support.inputs import one_of, real, text
 from semtoken.support.plain_values import parse_reply, plain
 from semtoken.support.untrusted import as_object
 
+SEGMENTS = get_args(SegmentKind)
 UNFINISHED = ('"done":false', '"done": false')
 """The mark of the first line of a stream of Ollama's."""
 UNFINISHED_BYTES = tuple(mark.encode() for mark in UNFINISHED)
@@ -257,7 +258,7 @@ def score_reply(
     """
     rules = as_rules(preset, equality)
     scorer = scorer_for(tokens_or_none(tokenizer, rules, proxy_for), rules)
-    one_of("segment", segment, get_args(SegmentKind))
+    one_of("segment", segment, SEGMENTS)
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
     if proxy_for is not None:
@@ -273,7 +274,7 @@ def score_reply(
     known = distribution or parsed_reply.distribution
     scored = Answers()
     for choice in parsed_reply.choices:
-        if choice.segment(segment) is None:
+        if segment not in [part.kind for part in choice.segments]:
             raise InvalidInputError(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
             asked = choice if question is None else replace(choice, question=question)

@@ -299,11 +299,11 @@ def stated_end(reason: str | None) -> StatedEnd:
     if reason is None:
         return StatedEnd()
     said, cut = reason.casefold(), is_cut(reason)
+    if not said or NORMAL_END.fullmatch(said):
+        return StatedEnd(cut)
     if BROKEN_END.fullmatch(said):
         broken = f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."
         return StatedEnd(cut, broken=broken)
-    if not said or NORMAL_END.fullmatch(said):
-        return StatedEnd(cut)
     note = f"The server ended the answer with {reason!r}: it is cut off there, and the model had not ended it."
     return StatedEnd(cut, (note,))
 
