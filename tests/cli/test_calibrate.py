@@ -337,6 +337,7 @@ def test_labels_are_kept_and_labeling_goes_on(semtoken: RunCommand, tmp_path: Pa
     first = semtoken("label", source, stdin="y\nn\nq\n")
     assert first.exit_code == 0, first.output
     assert "2 of 10 answers have a label (1 right, 1 wrong)" in first.stderr
+    assert first.stderr.count("Keys: y right, n wrong, s skip, u undo, q quit.") == 1
     rows = read_lines(target)
     assert [row["correct"] for row in rows].count(None) == 8
     assert {k: v for k, v in rows[3].items() if k != "correct"} == {

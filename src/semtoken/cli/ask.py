@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from semtoken.choices import PartKind
 from semtoken.cli.console import out, print_json, print_scores, say
 from semtoken.cli.loading import load_calibrator
-from semtoken.cli.model import ModelChoice, ModelOptions
+from semtoken.cli.model import ModelChoice, ModelOptions, name_built_in
 from semtoken.cli.parameters import Calibrator, Json, MaxTokens, NoChatTemplate, Parts, ShowTokens
 from semtoken.cli.settings import Read, Settings, SettingsInUse
 from semtoken.cli.statuses import UsageError
@@ -97,6 +97,7 @@ def ask(
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
+    name_built_in(model)
     prompts: list[Any] = [about_images(question, image) if image else asking.prompt(question) for question in asked]
     answers = stc.generate(
         prompts,

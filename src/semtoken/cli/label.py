@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from semtoken.guarantees.labeling import LabelingSession
 
 KEYS = {"y": True, "n": False}
+MEANINGS = "Keys: y right, n wrong, s skip, u undo, q quit."
 NO_DOCUMENT = "The file does not hold what the fields were extracted from: give `semtoken check` the --questions."
 
 
@@ -61,6 +62,8 @@ def label(
         if any(answer.document and not answer.extracted_from for answer in session.answers):
             tell(NO_DOCUMENT)
         tell(session.progress)
+        if session.next is not None:
+            tell(MEANINGS)
         _ask_all(session, target)
         tell(f"{session.progress} Saved in {target}.")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.choices import Preset
-from semtoken.cli.console import phases
+from semtoken.cli.console import phases, tell
 from semtoken.cli.loading import names_in, rules_of
 from semtoken.cli.parameters import ClustersNamed, ModelNamed
 from semtoken.cli.settings import ModelSection, ScoringSection, Settings
@@ -138,3 +138,9 @@ class ModelChoice:
                 raise
             except (OSError, ValueError, RuntimeError) as error:  # of transformers and torch, about the model
                 raise ModelError(f"The model '{self.name}' cannot be loaded: {one_line_of(error)}") from error
+
+
+def name_built_in(model: ModelChoice) -> None:
+    """Say so where the built-in model answers or scores, which somebody who forgot --model would not see."""
+    if model.name == ALMANAC:
+        tell("The built-in model almanac is used; --model names another.", style="dim")

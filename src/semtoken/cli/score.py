@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from semtoken.cli.console import counting, tell
 from semtoken.cli.loading import check_executor, load_calibrator, load_executor
-from semtoken.cli.model import ModelChoice, ModelOptions
+from semtoken.cli.model import ModelChoice, ModelOptions, name_built_in
 from semtoken.cli.outputs import beside
 from semtoken.cli.parameters import (
     Calibrator,
@@ -31,7 +31,6 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError
 from semtoken.errors import InvalidInputError
-from semtoken.support.almanac import ALMANAC
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def score(
         executor = load_executor(named)
         if executor is None and str(target) == STANDARD:
             job.check_input()
-            _name_built_in(model)
+            name_built_in(model)
             score_batch, annotate = scoring.load()
             replace(job, annotate=annotate).stream(score_batch, _print_lines)
         else:
@@ -192,12 +191,6 @@ class _Scoring:
         return score_batch, annotator(self.choice.name, applied, self.schema)
 
 
-def _name_built_in(model: ModelChoice) -> None:
-    """Say so where the built-in model scores, which somebody who forgot --model would not see in the numbers."""
-    if model.name == ALMANAC:
-        tell("The built-in model almanac is used; --model names another.", style="dim")
-
-
 def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
     """Do what is left of a job, here or by an executor, and say what came of it."""
     from semtoken.bench.score_file import run_in_shards
@@ -208,7 +201,7 @@ def _run(job: ScoringJob, scoring: _Scoring, executor: Executor | None) -> None:
     else:
         if so_far.done:
             tell(f"Going on after line {so_far.done:,} of {so_far.total:,} in {job.target}.")
-        _name_built_in(scoring.choice)
+        name_built_in(scoring.choice)
         go_on = _here(job, scoring) if executor is None else partial(run_in_shards, job, scoring.load, executor)
         with counting("scoring", so_far.total, so_far.done) as progress:
             reached = go_on(progress)
