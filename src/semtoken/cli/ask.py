@@ -97,7 +97,8 @@ def ask(
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    name_built_in(model)
+    if not as_json:
+        name_built_in(model)
     prompts: list[Any] = [about_images(question, image) if image else asking.prompt(question) for question in asked]
     answers = stc.generate(
         prompts,
