@@ -27,7 +27,8 @@ from semtoken.core.results.confidence import confidence_of
 from semtoken.core.scored_token import TokenMark
 from semtoken.errors import BackendError, CalibratorMismatchError, InvalidInputError
 from semtoken.methods.observers.method_scores import one_pass_methods, scores_of_steps
-from semtoken.methods.observers.steps import Observer, Step
+from semtoken.methods.observers.steps import Completion, Observer, Step
+from semtoken.methods.observers.table import TokenNumbers
 from semtoken.support.almanac import load_questions
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
 from tests.core.shown import answer
@@ -435,3 +436,49 @@ def test_the_score_of_a_sure_answer_has_no_minus() -> None:
     scores = found.scores
     assert [name for name, score in scores.items() if score == 0 and math.copysign(1, score) < 0] == []
     assert "weakest_phrase" in scores
+
+
+def test_wepr_is_the_logistic_function_of_weighted_contributions() -> None:
+    chances = np.array([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]])
+    contributions = -chances * np.log(chances)
+    features = [*contributions.mean(axis=0), *contributions.max(axis=0)]
+    weights, rows = [0.5, -1.0, 2.0, 1.5, 0.25, -0.75], list(np.log(chances))
+    for intercept in (0.0, 0.3, -2.0):
+        logit = sum(weight * one for weight, one in zip(weights, features, strict=True)) + intercept
+        found = methods.wepr(rows, weights, intercept, best=3)
+        assert found == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-12)
+    assert methods.wepr(rows, weights, best=3) == methods.wepr(rows, weights, 0.0, best=3)
+    assert [methods.wepr(rows, [size] * 6, best=3) for size in (1e5, -1e5)] == [1.0, 0.0]
+
+
+@each(
+    ("texts", "step"),
+    [
+        ([" the", " sea"], 1),
+        (["Oslo", " sea"], 0),
+        (["!", " the", "7"], 2),
+        (["", "\n", " Paris", "Rome"], 2),
+        (["the", " a", "!"], 0),
+        (["The"], 0),
+    ],
+)
+def test_the_first_token_with_content_is_found(texts: list[str], step: int) -> None:
+    assert methods.first_content_step(texts) == step
+
+
+def test_numbers_between_bounds_are_given_as_their_middle() -> None:
+    class Both(TokenNumbers):
+        def numbers(self, step: Step) -> Any:
+            return np.array([1.0]), np.array([1.0 if step.tokens[0] == 0 else 4.0])
+
+    watch = Both()
+    for token in (0, 1):
+        watch.observe(Step([0], [token], 2, np.zeros((1, 2)), [0]))
+    watch.finish(0, Completion([0, 1], truncated=False))
+    assert watch.of(0).tolist() == [1.0, 2.5]
+    low, high = watch.bounds(0) or ([], [])
+    assert (list(low), list(high)) == ([1.0, 1.0], [1.0, 4.0])
+
+
+def test_a_sure_group_of_one_token_has_no_minus() -> None:
+    assert math.copysign(1, methods.lowest_group_confidence([[0.0]])) == 1
