@@ -71,13 +71,6 @@ def test_a_stream_ends_with_the_disputes_too(served: str) -> None:
     assert blocks[-1]["disputes"] == asked(served, question, disputes=4)["disputes"]
 
 
-def test_a_server_without_the_model_says_that_it_cannot_follow(served: str, almanac_clusters: TokenClusters) -> None:
-    with proxy_of(served, almanac_clusters) as url:
-        block = asked(url, "Which city is the capital of Peru?", parts="auto", disputes=4)
-    assert "semtoken serve" in block["disputes_refused"] and "disputes" not in block
-    assert block["parts"] and not any("form_only" in part for part in block["parts"])
-
-
 def test_parts_that_need_a_library_leave_the_score(
     served: str, almanac_clusters: TokenClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
