@@ -58,6 +58,7 @@ def test_fields_that_are_missing_are_added_and_the_last_of_two_counts() -> None:
         "a": {"b": 0.5, "c": None},
         "d/e": None,
     }
+    assert list(nested('{"a": 1}', dict.fromkeys(f"/{name}" for name in "zyxwvu"))) == [*"azyxwvu"]
     assert nested('{"a": {"b": 1}, "a": {"c": [2]}}', {"/a/c/0": 0.25}) == {"a": {"c": [0.25]}}
     assert nested("no JSON at all", {}) is None
     assert nested('{"a": [{"b": "cut o', {}) == {"a": [{"b": None}]}

@@ -40,7 +40,7 @@ def nested(text: str, known: Mapping[str, Any]) -> Any:
     for value in values:
         empty: dict[str, Any] = {"object": {}, "array": [], "key": None}  # a key's value may have been cut off
         put(value.place, empty[value.kind] if value.kind in empty else known.get(value.pointer))
-    for pointer in known.keys() - made.keys():
+    for pointer in [one for one in known if one not in made]:  # in their order, which a difference of sets would lose
         around, _, name = pointer.rpartition("/")
         if isinstance(made.get(around), dict):
             made[around][unescaped_name(name)] = known[pointer]
