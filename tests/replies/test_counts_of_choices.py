@@ -58,6 +58,17 @@ def test_several_answers_to_one_prompt_begin_where_the_prompt_ends() -> None:
     assert logs(reply(*both, read=3, written=5)) == pytest.approx([log_of(answer) for answer in LONGER])
 
 
+@pytest.mark.parametrize("answer", [[" four"], [" four", "."], [" four", ".", " It", "s"]])
+def test_a_terminator_that_is_listed_and_neither_counted_nor_in_the_text_counts(answer: list[str]) -> None:
+    one = choice(PROMPTS[0], [*answer, "<eos>"], end="stop")
+    one["text"] = one["text"].removesuffix("<eos>")
+    [found] = score_reply(reply(one, read=3, written=len(answer)))
+    assert found.text == "".join(answer)
+    assert found.log_confidence == pytest.approx(log_of([*answer, "<eos>"]))
+    without_first = choice(PROMPTS[0][1:], answer)
+    assert logs(reply(without_first, read=3, written=len(answer))) == pytest.approx([log_of(answer)])
+
+
 def test_what_the_counts_leave_open_is_refused() -> None:
     both = [choice(prompt, answer, i, "stop") for i, (prompt, answer) in enumerate(zip(PROMPTS, LONGER, strict=True))]
     with pytest.raises(SemtokenError, match="counts the tokens of all choices together"):
@@ -68,9 +79,10 @@ def test_what_the_counts_leave_open_is_refused() -> None:
         score_reply(reply(choice(PROMPTS[0], LONGER[0], end="stop"), read=4, written=2))
 
 
+@pytest.mark.parametrize("end", ["length", "stop"])
 @pytest.mark.parametrize("prompts", [1, 2])
-def test_a_reply_of_prompts_alone_says_that_nothing_was_written(prompts: int) -> None:
-    both = [choice(prompt, [], i) for i, prompt in enumerate(PROMPTS[:prompts])]
+def test_a_reply_of_prompts_alone_says_that_nothing_was_written(prompts: int, end: str) -> None:
+    both = [choice(prompt, [], i, end) for i, prompt in enumerate(PROMPTS[:prompts])]
     with pytest.raises(SemtokenError, match="counts 0 tokens of an answer"):
         score_reply(reply(*both, read=sum(map(len, PROMPTS[:prompts])), written=0))
 

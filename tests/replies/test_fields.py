@@ -13,7 +13,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, read_schema
+from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, often_missing, read_schema
 from tests.cli.run import invoke
 from tests.replies.made import chat_reply
 from tests.replies.test_check import decided, reply, run
@@ -50,6 +50,13 @@ def notes_on(text: str, schema: dict[str, Any], *, cut: bool = False) -> list[st
     fields = field_records(answer.with_fields(truncated=cut), {"type": "object", **schema})
     assert all(field["decision"] == "check" for field in fields if field["note"])
     return [field["note"] for field in fields]
+
+
+def test_fields_that_more_than_three_documents_lack_are_counted_the_most_frequent_first() -> None:
+    lacking = {"/b": 4, "/a": 4, "/c": 5, "/d": 3, "": 9}
+    rows = [{"path": path, "present": False} for path, count in lacking.items() for _ in range(count)]
+    found = often_missing([*rows, *({"path": "/e", "present": True} for _ in range(9))])
+    assert list(found.items()) == [("/c", 5), ("/a", 4), ("/b", 4)]
 
 
 @each("types", [["string", "null"], ["null", "string"], ["string", "number"], "string"])

@@ -12,7 +12,6 @@ import pytest
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking import rank_replies
-from semtoken.replies.checking.fields import often_missing
 from semtoken.replies.checking.tables import (
     field_table,
     markdown,
@@ -62,6 +61,7 @@ REPLIES: dict[str, Any] = {
         ],
         *(("13", 0.3), ("14", 0.2), ("15", 0.1)),
     ),
+    "ends": said([('{"total": ', 0.99), ("5", 0.9), ("}", 0.3)], (".", 0.3), (" kg", 0.2), ("0", 0.1), at=2),
     "half": said([('{"total": ', 0.99), ("7", 0.9), (', "un', 0.9)], finish_reason="length"),
     "two": {
         "choices": [
@@ -100,6 +100,8 @@ FILES = {
     "chunks.json": json.dumps(FIRST),
     "behind.json": "\n".join(json.dumps(one, indent=1) for one in (ONE, ANOTHER)),
     "events.txt": events(*FIRST, done=True) + events(*SECOND, done=True),
+    "event.txt": events(*FIRST, done=True),
+    "packed.json": "PK\x03\x04",
     "named.json": json.dumps({"x": ONE, "y": ANOTHER}),
     "saved.json": json.dumps({"runs": [{"id": "7", "reply": ONE}, {"id": "8", "reply": ANOTHER}]}),
 }
@@ -112,11 +114,12 @@ def told() -> Iterator[tuple[str, Any]]:
     yield from (("rows", rows_of(found)[: len(found) + 1]), ("page", map(of_page, page_rows(found)[: len(found) + 1])))
     yield from (("markdown", markdown(found, found.answers[:5])), ("not scored", found.not_scored))
     yield from (("remarks", found.remarks), ("messages", [one.messages for one in found]))
-    checked = rank_replies([f"good/{name}.json" for name in ("fields", "half", "cut", "sure")], schema=SCHEMA)
+    checked = rank_replies(
+        [f"good/{name}.json" for name in ("fields", "half", "cut", "ends")], schema=SCHEMA, temperature=0.5
+    )
     rows = field_table(checked)
     yield from (("fields", rows), ("page of fields", [of_page(one)["parts"] for one in page_rows(checked)]))
     yield from (("nested", nested_fields(checked)), ("markdown of fields", markdown_of_fields(rows, 4)))
-    yield "often missing", often_missing([*rows, *rows, *rows, *rows])
     with pytest.raises(InvalidInputError) as nothing:
         rank_replies(["bad"])
     yield "nothing", nothing.value
@@ -154,7 +157,7 @@ def test_a_check_says_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         Path(folder).mkdir()
         for name, reply in replies.items():
             Path(folder, f"{name}.json").write_text(json.dumps(reply), "utf-8")
-    for number in range(7):
+    for number in range(6):
         Path("bad", f"picture{number}.png").write_bytes(b"")
     Path("files").mkdir()
     for name, text in FILES.items():
