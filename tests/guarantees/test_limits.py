@@ -311,7 +311,7 @@ def test_labels_of_the_first_and_of_the_last_entry_of_each_page_are_exported(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 4)
-    journal.add(rows_of(entry(i) for i in range(11)))
+    journal.add(rows_of(entry(i, sampled=True) for i in range(11)))
     for i in range(11):
         add_label(journal, f"entry-{i}", "ann", i % 2 == 0)
     found = list(records(journal))
