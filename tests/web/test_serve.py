@@ -329,7 +329,8 @@ class TestErrors:
             for sock in held:
                 assert sock.recv(100).startswith(b"HTTP/1.1 408")
                 sock.close()
-            assert post(url, "/v1/completions", json={"prompt": "hi"}).status_code == 200
+            whole = post(url, "/v1/completions", json={"prompt": "hi"}).json()
+            assert whole["usage"]["completion_tokens"] == 16, "as many as OpenAI gives whoever names no length"
 
     def test_too_much_to_read_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         limits = ServeLimits(prepared_inline_bytes=0, prepared_at_once=1, prepared_later=1)
