@@ -73,7 +73,7 @@ def test_thresholds_are_those_of_the_formula() -> None:
     assert sets([0.05, 0.95]) == (1,) and sets([0.06, 0.94]) == (0, 1)
     few = PredictionSets.fit([[0.6, 0.4]] * 8, [0, 1] * 4, 0.1)
     assert few.labels == (0, 0) and few.statement.endswith("8 labels are too few for 10%, 9 are needed")
-    assert "for each of 1 options alone, too" in sets.statement and "at least 90%" in sets.statement
+    assert "for 1 option alone, too" in sets.statement and "at least 90%" in sets.statement
     with pytest.raises(InvalidInputError, match="alpha"):
         PredictionSets.fit([[0.5, 0.5]], [0], 1.5)
     with pytest.raises(InvalidInputError, match="a label"):

@@ -13,6 +13,7 @@ from semtoken.guarantees.exact import check_level, percent
 from semtoken.guarantees.labels import FEWEST_LABELS, FEWEST_OF_EITHER
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
+from semtoken.support.text import with_noun
 
 LEAST_LOG = -50.0
 """Lower log-probabilities are raised to this, so that they stay finite."""
@@ -173,7 +174,7 @@ class PredictionSets:
             return f"every set holds all options: {few}"
         own = sum(count > 0 for count in self.labels)
         each = {0: "", len(self.labels): ", for each option alone, too"}.get(
-            own, f", for each of {own} options alone, too; the others have too few labels for that"
+            own, f", for {with_noun(own, 'option')} alone, too; the others have too few labels for that"
         )
         return (
             f"the set holds the right option in at least {percent(1 - self.alpha)} of the answers ({n:,} labels){each}"
