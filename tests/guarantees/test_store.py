@@ -29,7 +29,7 @@ from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer_process import write_file
 from tests.cli.run import invoke
 from tests.guarantees.made_up import RULE, entry, rows_of
-from tests.json_lines import read_lines
+from tests.json_lines import read_lines, write_lines
 
 
 def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
@@ -316,6 +316,8 @@ def test_an_exported_journal_is_read_as_answers_of_which_the_random_sample_is_la
     ]
     if kind == "jsonl":
         assert [len(line.get("labels", ())) for line in read_lines(target)] == [1, 1, 1, 1, 0, 0, 0], "none is lost"
+        own = write_lines(tmp_path / "own.jsonl", [line | {"unscored": "by the jury"} for line in read_lines(target)])
+        assert len(read_answers(own)) == 6, "somebody else's field leaves out no answer that has a score"
 
 
 def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None:

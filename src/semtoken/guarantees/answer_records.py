@@ -132,15 +132,15 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     a journal has as `unscored`. `InvalidInputError` if the file cannot be read or holds no answers, or a line cannot be
     used; the message names it.
     """
-    scored = (
-        (where, record)
-        for _, where, record in read_rows(path)
-        if not record.get("error") and not record.get("unscored")
-    )
-    answers = [answer_record(where, record, label) for where, record in scored]
+    answers = [answer_record(where, record, label) for _, where, record in read_rows(path) if not _has_no_score(record)]
     if not answers:
         raise InvalidInputError(f"{path} holds no answers.")
     return answers
+
+
+def _has_no_score(record: Mapping[str, Any]) -> bool:
+    """True for a line that says why it has no score: an `error`, or what a journal calls `unscored`."""
+    return bool(record.get("error") or (record.get("unscored") and record.get("log_confidence") in (None, "")))
 
 
 def are_scored(path: Path) -> bool:
