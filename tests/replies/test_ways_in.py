@@ -8,12 +8,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from semtoken import score_logprobs, score_reply
 from semtoken.core.engine_tokens import TopStep
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import SemtokenError
 from semtoken.replies import ReplyStream, read_reply
-from tests.replies.made import events
+from tests.replies.made import chat_chunk, chat_reply, events, item
 from tests.replies.recorded import NAMES, clusters, recording
 from tests.rows import each
 
@@ -129,3 +131,34 @@ def test_every_way_in_fails_with_the_same_error(fault: str, way: str) -> None:
         assert isinstance(found[0], type) or way in ("items", "logprobs", "objects")
     else:
         assert found == (kind, said)
+
+
+WHOLE = chat_reply("Oslo", [item("Os"), item("lo")])
+STREAM = events(chat_chunk(item("Os")), chat_chunk(item("lo")), chat_chunk(finish_reason="stop"), done=True)
+
+
+@each("given", [[WHOLE], [json.dumps(WHOLE)], [[WHOLE]], {"runs": [WHOLE]}, STREAM.splitlines(keepends=True), [STREAM]])
+def test_a_list_may_hold_one_reply_in_any_form_or_the_parts_of_a_stream(given: Any) -> None:
+    assert [(answer.text, answer.log_confidence) for answer in score_reply(given)] == [("Oslo", -0.5)]
+
+
+def test_replies_of_two_formats_in_one_value_are_refused() -> None:
+    candidates = [{"token": "Oslo", "logProbability": -0.5}]
+    gemini = {"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": {"chosenCandidates": candidates}}
+    with pytest.raises(SemtokenError, match="replies of several formats"):
+        score_reply({"runs": [{"output": WHOLE}, {"output": {"candidates": [gemini]}}]})
+
+
+@each(
+    ("known", "distribution"),
+    [
+        ({}, "processed"),
+        ({"temperature": 0.5}, "processed"),
+        ({"temperature": 0}, "raw"),
+        ({"request": {"sampling_params": {"temperature": 1}}}, "raw"),
+    ],
+)
+def test_the_temperature_says_what_the_numbers_of_sglang_are(known: dict[str, Any], distribution: str) -> None:
+    reply = {"text": "Oslo", "meta_info": {"id": "1", "output_token_logprobs": [[-0.5, 5, "Oslo"]]}}
+    for format in (None, "sglang"):
+        assert read_reply(reply, format, **known).distribution == distribution
