@@ -65,7 +65,7 @@ BOUNDS: list[tuple[str, Any, Any, Call]] = [
     *((name, 1, None, lambda n, _, name=name: AnswerSettings(**{name: n})) for name in ("batch_size", "top_k")),
     ("temperature", 0.0, None, lambda t, _: AnswerSettings(temperature=t)),
     *((name, 1, None, lambda n, _, name=name: Decoding(**{name: n})) for name in ("max_new_tokens", "n", "batch_size")),
-    ("temperature", 0.0, None, lambda t, _: Decoding(temperature=t)),
+    ("temperature", 0.0, np.inf, lambda t, _: Decoding(temperature=t)),
     ("seed", 0, 2**32 - 1, lambda n, _: st.cluster_tokens(TABLE, 2, algorithm="kmeans", seed=n)),
     ("threads", 1, None, lambda n, _: cluster_table(TABLE, 2, threads=n)),
     ("n", 1, None, of_answer(disputed, "n")),

@@ -207,3 +207,12 @@ def test_cut_by_hand() -> None:
 
 def test_labels_are_numbered_by_first_appearance() -> None:
     assert by_first_appearance(np.array([5, 5, 1, 9, 1])).tolist() == [0, 0, 1, 2, 1]
+
+
+def test_few_merges_of_many_rows_are_the_lowest_by_single_linkage() -> None:
+    """Then a bound from a few sampled rows leaves most pairs out."""
+    table = tables("random", 3, n=1200)
+    tree = reference_tree(table, "single", "cosine")
+    labels = cluster_table(table, [1190, 1100], linkage="single", threads=1).labels
+    for k in (1190, 1100):
+        assert_same_partition(labels[k], reference_labels(tree, k))

@@ -482,3 +482,9 @@ def test_numbers_between_bounds_are_given_as_their_middle() -> None:
 
 def test_a_sure_group_of_one_token_has_no_minus() -> None:
     assert math.copysign(1, methods.lowest_group_confidence([[0.0]])) == 1
+
+
+def test_a_token_of_no_probability_leaves_no_confidence_by_attention() -> None:
+    """Where nothing is taken over from the token before it, either."""
+    assert methods.rauq([-0.1, -math.inf], np.zeros((1, 1, 1))) == math.inf
+    assert math.isfinite(methods.rauq([-0.1, -math.inf], np.ones((1, 1, 1))))

@@ -17,7 +17,7 @@ from semtoken.bench.further_scores import with_scores
 from semtoken.bench.results import Cell, RunResults
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS, score
-from semtoken.methods.outside import load_method, trial_record
+from semtoken.methods.outside import found_method, is_outside, load_method, trial_record
 
 OWN = """
 import numpy as np
@@ -57,7 +57,11 @@ def own(tmp_path: Path) -> Any:
 
 
 def test_a_plain_function_reads_what_its_arguments_name(own: Path) -> None:
-    assert load_method(f"{own}:spread") == "spread"
+    assert load_method(f"{own}:spread") == found_method(f"{own}:spread") == "spread"
+    assert [is_outside(name) for name in (f"{own}:spread", "a.py", "stc", "a:b.py", ":a.py", "a.py:b:c")] == [
+        True,
+        *[False] * 5,
+    ]
     assert METHODS["spread"].needs == ("log_probs", "token_entropies")
     record = replace(trial_record(), log_probs=np.log([0.5, 0.5, 0.5]), token_entropies=np.array([0.1, 0.9, 0.4]))
     assert score("spread", record) == pytest.approx(0.9)
