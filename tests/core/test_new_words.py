@@ -112,6 +112,7 @@ VINSON = "The Vinson Massif is the highest mountain of which continent?"
         ("Is there no way?", "No.", ["No"]),
         ("True or false: it is round.", "True", ["True"]),
         ("What is 7 of 7, or 3?", "7", ["7"]),
+        ("What is the 3rd of the 3rd?", "3rd", ["3rd"]),
         ("What's the cube root of 27,000?", "The cube root of 27,000 is 30.", ["30"]),
         ("What's the cube root of 27,000?", "The cube root of 27,000 is 27,000.", []),
         ("Lima is the capital of what?", "Lima is not the capital.", ["not"]),

@@ -154,6 +154,8 @@ def test_objects_and_arrays_over_their_values_alone() -> None:
     assert parts["/a", "array"].confidence == pytest.approx(math.exp(-0.3))
     assert parts["", "object"].confidence == pytest.approx(math.exp(-0.7))
     assert parts["/a", "length"].confidence == pytest.approx(0.6)
+    [empty] = [part for part in parts_of(letters('{"a": []}'), "field", containers=True) if part.kind == "length"]
+    assert (empty.start, empty.end) == (7, 7)  # behind the bracket that opens it
 
 
 def test_the_uncertainty_of_a_part_is_what_its_confidence_lacks_and_half_characters_become_question_marks() -> None:

@@ -192,6 +192,21 @@ def test_borrowed_mass_adds_up_to_the_confidence(switches: dict[str, Any]) -> No
         assert math.fsum(parts) == pytest.approx(token.agreeing_probability, rel=1e-9)
 
 
+@each("switches", SWITCHES)
+def test_what_each_source_lends_is_its_share_of_what_the_steps_gain_in_logs(switches: dict[str, Any]) -> None:
+    scored = random_answer(**switches)
+    gains = np.zeros(3)
+    for token in scored.tokens:
+        masses = [token.cluster_probability - token.probability, token.prefix_probability, token.neutral_probability]
+        lent = np.array([0.0, 0.0, 1.0 - token.probability] if token.neutral else masses)
+        lent[0] = max(lent[0], 0.0)
+        if lent.sum() > 1e-12:
+            gains += math.log(1.0 + lent.sum() / token.probability) * lent / lent.sum()
+    own, *shares = dataclasses.astuple(scored.borrowed)
+    expected = gains / max(gains.sum(), 1e-300) * (math.exp(scored.log_confidence) - own)
+    assert shares == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-15)
+
+
 def test_borrowed_mass_of_a_sentence_is_that_of_the_product() -> None:
     """Sixteen tokens are a sentence, whose confidence is no product: the shares still add up to 1 - uncertainty."""
     unit = [({" tele": 0.45, " television": 0.25, "TV": 0.2, " radio": 0.1}, " tele"), ({" the": 1.0}, " the")] * 8
