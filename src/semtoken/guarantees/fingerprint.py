@@ -104,6 +104,7 @@ class Fingerprint:
         """The task of a line of a file, where the labeled answers are one group by a field that the line has; else
         None.
         """
+        instance(line, Mapping, "line")  # type: ignore[type-abstract]
         field, is_group, _ = (self.task or "").partition("=")
         value = line.get(field) if is_group else None
         return None if value in (None, "") else group_task(field, value)
