@@ -134,13 +134,15 @@ def test_the_last_answer_behind_a_closing_mark_is_taken() -> None:
         ([1, " ", "ba"], "ba", (2, 3)),
         ([3, "ba", "<eos>"], "ba", (0, 2)),  # all but a terminator is the answer
         ([3, "ba", "<eos>", "<eos>"], "ba", (1, 2)),
+        ([1, "bc", "z", 1, "bcd"], "abc", (0, 2)),  # the other place would be cut
+        ([1, "bc", "z", 1, "bc"], "abc", (3, 5)),  # of two that unknown steps begin, the last
     ],
 )
 def test_steps_that_do_not_tell_their_text_belong_to_a_text_where_they_may(
     texts: list[str | int], answer: str, place: tuple[int, int] | None
 ) -> None:
     pieces = [SpelledText(None, text) if isinstance(text, int) else SpelledText(text) for text in texts]
-    assert find_text(pieces, answer) == place
+    assert find_text(pieces, answer) == find_text(pieces, answer, last=False) == place
 
 
 def test_an_answer_at_the_very_beginning_has_nothing_before_it() -> None:
