@@ -57,7 +57,7 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
     `content` adds the reason, which may quote the answer, and its `text`.
     """
     attributes: Attributes = {"gen_ai.evaluation.name": CONFIDENCE}
-    if _is_share(block.get("confidence")):
+    if is_share(block.get("confidence")):
         attributes["gen_ai.evaluation.score.value"] = block["confidence"]
         attributes |= _intervals(block)
         attributes |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
@@ -84,13 +84,21 @@ def _intervals(block: Mapping[str, Any]) -> Attributes:
     """The ends of the intervals of a block, each as an attribute of its own."""
     attributes: Attributes = {}
     for key, name in _INTERVALS.items():
-        ends = block.get(key)
-        if isinstance(ends, list | tuple) and len(ends) == len(ENDS) and all(map(_is_share, ends)):
+        ends = ends_of(block.get(key))
+        if ends is not None:
             attributes |= {f"{name}.{end}": value for end, value in zip(ENDS, ends, strict=True)}
     return attributes
 
 
-def _is_share(value: Any) -> bool:
+def ends_of(value: Any) -> tuple[float, float] | None:
+    """The two ends of an interval in a block; None if the value is no interval from 0 to 1."""
+    if isinstance(value, list | tuple) and len(value) == len(ENDS) and all(map(is_share, value)):
+        return value[0], value[1]
+    return None
+
+
+def is_share(value: Any) -> bool:
+    """Return True for a number from 0 to 1."""
     return _is_number(value) and 0 <= value <= 1
 
 

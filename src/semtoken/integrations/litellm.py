@@ -1,7 +1,7 @@
 """LiteLLM: a gate that holds uncertain answers back, and a callback that gets every score.
 
 >>> litellm.callbacks = [UncertaintyGate(threshold=0.5)]  # doctest: +SKIP
->>> litellm.callbacks = [ScoreLog(print)]  # doctest: +SKIP
+>>> litellm.callbacks = [ScoreLog(lambda block, call: print(call["model"], block))]  # doctest: +SKIP
 
 The scores are those of `semtoken serve` or `semtoken proxy` behind LiteLLM. In its proxy, name an instance in the
 configuration: `litellm_settings: {callbacks: my_module.gate}`.
@@ -10,26 +10,50 @@ configuration: `litellm_settings: {callbacks: my_module.gate}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
-from semtoken.core.results.blocks import block_of
+from semtoken.core.results.blocks import KEY, as_mapping, block_of
 from semtoken.errors import InvalidInputError
+from semtoken.integrations.events import ends_of, is_share
 from semtoken.integrations.hosts import require_host
 
 require_host("litellm")
 
 from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText  # noqa: E402  # LiteLLM is built on it
 
 NOT_SURE = "I am not sure."
-_FURTHER = ("tool_calls", "function_call", "reasoning_content", "thinking_blocks")
-"""The fields beside its text in which a message of LiteLLM may hold an answer."""
+_KEPT = frozenset({"index", "finish_reason", "message", "role"})
+"""The fields that stay in a choice and its message when the answer is held back: any other may spell it."""
+_KEPT_OF_BLOCK = (
+    "version",
+    "confidence",
+    "interval",
+    "confidence_method",
+    "sequence_uncertainty",
+    "sequence_uncertainty_interval",
+    "new_word_confidence",
+    "preset",
+    "question_known",
+    "method",
+    "n_tokens",
+    "truncated",
+    "probability_correct",
+    "probability_correct_interval",
+    "n_labels",
+    "decision",
+    "guarantee",
+)
+"""The fields of its block that stay. Explanation, flags, reason, tokens and parts quote the answer."""
 Block = Mapping[str, Any]
 
 
 class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     """Replaces answers that are too uncertain, in whole replies only, since a streamed answer has been seen already.
 
-    A call of a tool in such an answer is taken out of the reply, too, and so is reasoning.
+    Whatever else of the reply may spell such an answer is taken out, too: calls of tools, reasoning, a refusal,
+    log-probabilities, and the fields of its block that quote it.
 
     Parameters
     ----------
@@ -39,7 +63,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     instead
         The text in place of such an answer.
     unscored
-        "pass" lets answers without a score through, "hold" does not.
+        "pass" lets answers without a score through, and without a threshold those without a decision; "hold" does not.
 
     Raises
     ------
@@ -49,7 +73,7 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 
     def __init__(self, threshold: float | None = None, instead: str = NOT_SURE, unscored: str = "pass") -> None:
         super().__init__()
-        if threshold is not None and not 0 <= threshold <= 1:
+        if threshold is not None and not (isinstance(threshold, Real) and 0 <= threshold <= 1):
             raise InvalidInputError(f"The threshold is an uncertainty from 0 to 1, got {threshold!r}.")
         if unscored not in ("pass", "hold"):
             raise InvalidInputError(f"unscored must be 'pass' or 'hold', got {unscored!r}.")
@@ -58,36 +82,69 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         self.unscored = unscored
 
     def holds_back(self, block: Block | None) -> bool:
-        """Return True if an answer with this block must not be shown."""
-        if block is None or "confidence" not in block:
-            return self.unscored == "hold"
+        """Return True if an answer with this block must not be shown.
+
+        It never fails: LiteLLM would pass the answer on. A block whose numbers are none counts as no score.
+        """
+        fields = block or {}
         if self.threshold is None:
-            return block.get("decision") == "abstain"
-        lowest, _ = block["interval"]
-        return bool(1.0 - lowest > self.threshold)
+            decided = fields.get("decision")
+            return decided == "abstain" or (decided != "answer" and self.unscored == "hold")
+        ends = ends_of(fields.get("interval"))
+        if ends is None or not is_share(fields.get("confidence")):
+            return self.unscored == "hold"
+        return bool(1.0 - ends[0] > self.threshold)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> Any:
         """Called by LiteLLM with a reply from a deployment, before anybody sees it."""
         for choice in getattr(response, "choices", None) or ():
-            message = getattr(choice, "message", None)
-            if message is not None and self.holds_back(block_of(choice)):
-                self._replace(choice, message)
+            block = block_of(choice)
+            if self.holds_back(block):
+                self._replace(choice, block)
+        if getattr(response, "object", None) == "response":  # of the Responses API, which has no choices
+            block = block_of(response)
+            if self.holds_back(block):
+                self._replace_output(response, block)
         return response
 
-    def _replace(self, choice: Any, message: Any) -> None:
+    def _replace(self, choice: Any, block: Block | None) -> None:
         """Put the text in place of an answer, and take away its calls and what else spells it."""
-        message.content = self.instead
-        for holder, name in ((choice, "logprobs"), *((message, name) for name in _FURTHER)):
-            if getattr(holder, name, None) is not None:
-                setattr(holder, name, None)
+        message = getattr(choice, "message", None)
+        for holder in (choice, message):
+            for name in as_mapping(holder).keys() - _KEPT:
+                if getattr(holder, name, None) is not None:
+                    setattr(holder, name, None)
+        if message is None:  # of a completion, which LiteLLM hands on as it came
+            choice.text = self.instead
+            setattr(choice, KEY, _without_quotes(block))
+        else:
+            message.content = self.instead
+            choice.provider_specific_fields = {KEY: _without_quotes(block)}
         if getattr(choice, "finish_reason", None) in ("tool_calls", "function_call"):
             choice.finish_reason = "stop"  # an agent that reads it looks for a call
+
+    def _replace_output(self, response: Any, block: Block | None) -> None:
+        """Put one message with the text in place of everything that a response of the Responses API says."""
+        text = ResponseOutputText(type="output_text", text=self.instead, annotations=[], logprobs=[])
+        response.output = [
+            ResponseOutputMessage(type="message", id="msg_0", role="assistant", status="completed", content=[text])
+        ]
+        for name in ("input_messages", "output_messages"):  # of vLLM
+            if getattr(response, name, None) is not None:
+                setattr(response, name, None)
+        setattr(response, KEY, _without_quotes(block))
+
+
+def _without_quotes(block: Block | None) -> dict[str, Any] | None:
+    """The numbers of a block, and its decision; None if there is no block."""
+    return None if block is None else {name: block[name] for name in _KEPT_OF_BLOCK if name in block}
 
 
 class ScoreLog(CustomLogger):  # type: ignore[misc]
     """Hands every score to a function of yours, for whole replies only: LiteLLM logs streams without their blocks.
 
-    `tell` gets the block of a choice, and LiteLLM's own record of the call (`model`, `litellm_call_id`, ...).
+    `tell` gets the block of a choice, and LiteLLM's own record of the call (`model`, `litellm_call_id`, ...), in which
+    your key stands, too: print parts of it, and not the whole.
     """
 
     def __init__(self, tell: Callable[[Block, Mapping[str, Any]], Any]) -> None:

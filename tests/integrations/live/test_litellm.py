@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import litellm
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from semtoken import ScoredModel
 from semtoken.core.results.blocks import block_of, final_block
@@ -15,6 +21,19 @@ from semtoken.errors import InvalidInputError
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
+from tests.replies.recorded import recording
+from tests.web.servers import commanded, running
+
+HELD = [
+    ("vllm-chat-tool", ["Wait", "weather"]),
+    ("vllm-chat-two", ["IND", "BRA"]),
+    ("vllm-chat-reasoning", ["Delhi", "India"]),
+    ("openai-chat-refusal", ["Delhi"]),
+    ("openai-chat-tool", ["weather"]),
+    ("vllm-completions", ["India"]),
+    ("vllm-responses", ["India"]),
+]
+"""Replies of engines, and words that the answer of each holds."""
 
 
 @pytest.fixture(scope="module")
@@ -104,16 +123,34 @@ def test_decisions_and_answers_without_a_score() -> None:
         UncertaintyGate(50)
 
 
-def test_an_answer_that_is_held_back_calls_no_tool() -> None:
-    """Its text was replaced, and an agent ran the call that stood beside it."""
-    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+def engine(request: Request) -> JSONResponse:
+    """A server that answers with what an engine said, by the name of the model."""
+    [name] = [name for name, _ in HELD if name in request.headers["authorization"]]
+    return JSONResponse(recording(name).reply)
 
-    def held(gate: UncertaintyGate) -> Any:
-        message = litellm.Message(content="I pay.", role="assistant", tool_calls=[call])
-        reply = litellm.ModelResponse(choices=[litellm.Choices(message=message, finish_reason="tool_calls")])
-        return asyncio.run(gate.async_post_call_success_deployment_hook({}, reply, None)).choices[0]
 
-    choice = held(UncertaintyGate(0.5, unscored="hold"))
-    assert choice.message.content == NOT_SURE and choice.message.tool_calls is None and choice.finish_reason == "stop"
-    passed = held(UncertaintyGate(0.5))
-    assert passed.message.tool_calls[0].function.name == "pay" and passed.finish_reason == "tool_calls"
+@pytest.mark.parametrize(("name", "words"), HELD)
+@pytest.mark.parametrize("more", [{}, {"extra_body": {"semtoken": {"tokens": True}}}])
+def test_nothing_of_an_answer_that_is_held_back_is_left(
+    name: str, words: list[str], more: dict[str, Any], record: Callable[[str, Any], None]
+) -> None:
+    """Its text was replaced, and an agent ran the call that stood beside it; the block quoted it."""
+    app = Starlette(routes=[Route("/{path:path}", engine, methods=["POST"])])
+
+    async def ask(url: str) -> Any:
+        given = {"api_base": f"{url}/v1", "api_key": name, **more}
+        if "responses" in name:
+            return await litellm.aresponses(model="openai/m", input="x", **given)
+        if "completions" in name:
+            return await litellm.atext_completion(model="text-completion-openai/m", prompt="x", **given)
+        return await litellm.acompletion(model="openai/m", messages=[{"role": "user", "content": "x"}], **given)
+
+    with running(app, strict=False) as behind, commanded("proxy", "--base-url", behind) as (url, _):
+        shown = asyncio.run(ask(url)).model_dump(mode="json")
+        litellm.callbacks = [UncertaintyGate(0.0, unscored="hold")]
+        held = asyncio.run(ask(url)).model_dump(mode="json")
+    litellm.callbacks = []
+    assert all(word in json.dumps(shown) for word in words)
+    assert NOT_SURE in json.dumps(held) and not any(word in json.dumps(held) for word in words)
+    if "extra_body" in more:
+        record(f"litellm_held/{name}", {"version": version("litellm"), "words": words, "shown": shown, "held": held})
