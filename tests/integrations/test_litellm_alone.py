@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from semtoken.core.results.blocks import block_of
 from semtoken.errors import InvalidInputError
 from tests.integrations.recordings import DATA, recorded
+from tests.stand_ins import imported
 
 HELD = sorted(path.stem for path in (DATA / "litellm_held").glob("*.json"))
 SCORED = {"confidence": 0.5, "interval": [0.4, 0.6], "decision": "answer"}
@@ -44,13 +42,10 @@ def rebuilt(reply: dict[str, Any]) -> Any:
 @pytest.fixture(scope="module")
 def ours() -> Iterator[ModuleType]:
     """Our module for LiteLLM, imported over a base class that does nothing."""
-    name = "semtoken.integrations.litellm"
-    bare = {one: ModuleType(one) for one in ("litellm", "litellm.integrations", "litellm.integrations.custom_logger")}
-    vars(bare["litellm.integrations.custom_logger"])["CustomLogger"] = object
-    with patch.dict(sys.modules, bare):
-        sys.modules.pop(name, None)
-        yield import_module(name)
-        sys.modules.pop(name, None)
+    with imported(
+        "semtoken.integrations.litellm", litellm__integrations__custom_logger={"CustomLogger": object}
+    ) as module:
+        yield module
 
 
 def passed(gate: Any, reply: Any) -> Any:
@@ -98,8 +93,24 @@ def test_the_lower_end_or_the_decision_counts(ours: ModuleType) -> None:
         gate = ours.UncertaintyGate(unscored=unscored)
         assert gate.holds_back({"decision": "abstain"}) and not gate.holds_back(SCORED)
         assert gate.holds_back(undecided) == (unscored == "hold")
-    for wrong in (50, float("nan"), "0.5"):
-        with pytest.raises(InvalidInputError, match="from 0 to 1"):
+    for wrong in (50, -0.01, float("nan"), "0.5"):
+        with pytest.raises(InvalidInputError, match="'threshold' must be a"):
             ours.UncertaintyGate(wrong)
-    with pytest.raises(InvalidInputError, match="'pass' or 'hold'"):
+    with pytest.raises(InvalidInputError, match="'pass', 'hold'"):
         ours.UncertaintyGate(0.5, unscored="keep")
+
+
+def test_a_number_at_the_threshold_is_let_through(ours: ModuleType) -> None:
+    for threshold, least, held in ((0.5, 0.5, False), (0.5, 0.49, True), (0.0, 1.0, False), (1.0, 0.0, False)):
+        block = {"confidence": least, "interval": [least, 1.0]}
+        assert ours.UncertaintyGate(threshold).holds_back(block) is held
+
+
+def test_every_score_is_logged(ours: ModuleType) -> None:
+    said: list[Any] = []
+    log = ours.ScoreLog(lambda block, call: said.append((block["confidence"], call)))
+    reply = rebuilt({"choices": [{"semtoken": SCORED}, {}]})
+    asyncio.run(log.async_log_success_event({"model": 1}, reply, None, None))
+    log.log_success_event({"model": 2}, reply, None, None)
+    log.log_success_event({"model": 3}, None, None, None)
+    assert said == [(0.5, {"model": 1}), (0.5, {"model": 2})]

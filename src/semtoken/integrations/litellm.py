@@ -10,13 +10,12 @@ configuration: `litellm_settings: {callbacks: my_module.gate}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import Any
 
 from semtoken.core.results.blocks import KEY, as_mapping, block_of
-from semtoken.errors import InvalidInputError
 from semtoken.integrations.events import ends_of, is_share
 from semtoken.integrations.hosts import require_host
+from semtoken.support.inputs import one_of, real
 
 require_host("litellm")
 
@@ -73,11 +72,8 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
 
     def __init__(self, threshold: float | None = None, instead: str = NOT_SURE, unscored: str = "pass") -> None:
         super().__init__()
-        if threshold is not None and not (isinstance(threshold, Real) and 0 <= threshold <= 1):
-            raise InvalidInputError(f"The threshold is an uncertainty from 0 to 1, got {threshold!r}.")
-        if unscored not in ("pass", "hold"):
-            raise InvalidInputError(f"unscored must be 'pass' or 'hold', got {unscored!r}.")
-        self.threshold = threshold
+        one_of("unscored", unscored, ("pass", "hold"))
+        self.threshold = None if threshold is None else real(threshold, "threshold", low=0, high=1)
         self.instead = instead
         self.unscored = unscored
 
