@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import pytest
 
 from semtoken.support.almanac import load_questions
 
@@ -28,6 +30,16 @@ class Fields(SimpleNamespace):
 def same(*_: Any, **__: Any) -> Any:
     """A decorator that leaves its function as it is."""
     return lambda decorated: decorated
+
+
+def assert_same(found: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Two backends over one model gave the same answers, with all that is computed of them."""
+    for one, other in zip(found, expected, strict=True):
+        assert (one.token_ids, one.text, one.truncated) == (other.token_ids, other.text, other.truncated)
+        assert one.log_confidence == pytest.approx(other.log_confidence, abs=CLOSE)
+        probabilities = [token.log_probability for token in other.tokens]
+        assert [token.log_probability for token in one.tokens] == pytest.approx(probabilities, abs=CLOSE)
+        assert one.sequence_uncertainty_interval == pytest.approx([other.sequence_uncertainty] * 2, abs=CLOSE)
 
 
 @contextmanager

@@ -89,7 +89,6 @@ BOUNDS: list[tuple[str, Any, Any, Call]] = [
 def test_bounds_are_taken_and_what_is_beyond_them_is_refused(
     stc: st.ScoredModel, name: str, least: Any, most: Any, call: Call
 ) -> None:
-    call(least, stc)
     for bound, sign in ((least, -1), (most, 1)):
         if bound is None:
             continue

@@ -97,4 +97,5 @@ def test_sentences_are_those_that_were_recorded() -> None:
     """If a change is meant, what this test prints goes into sentences.txt."""
     said = [*said_of_audits(), *said_of_pairs(), *said_of_numbers()]
     found = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in said) + "\n"
+    print(found)
     assert found == Path(__file__).with_name("sentences.txt").read_text("utf-8")

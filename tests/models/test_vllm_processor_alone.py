@@ -171,7 +171,7 @@ def test_answers_of_either_runner_have_the_scores_of_their_logits(
         ({"repetition_penalty": 1.1}, "raw", "processed"),
     ],
 )
-def test_what_the_engine_changed_before_is_told(
+def test_what_the_engine_changed_before_is_noted(
     module: ModuleType, clusters: TokenClusters, changes: dict[str, Any], first: str, second: str
 ) -> None:
     for runner, expected in ((("cpu", False), first), ((Fields(),), second)):

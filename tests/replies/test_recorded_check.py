@@ -108,7 +108,7 @@ FILES = {
 """Files of several replies, in all the ways that they are kept."""
 
 
-def told() -> Iterator[tuple[str, Any]]:
+def findings() -> Iterator[tuple[str, Any]]:
     """What a check of the folders `good` and `bad` says, by the names of its forms."""
     found = rank_replies(["good", "bad"])
     yield from (("rows", rows_of(found)[: len(found) + 1]), ("page", map(of_page, page_rows(found)[: len(found) + 1])))
@@ -162,5 +162,6 @@ def test_a_check_says_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("files").mkdir()
     for name, text in FILES.items():
         Path("files", name).write_text(text, "utf-8")
-    said_now = "".join(f"# {name}\n{shown(value)}\n\n" for name, value in told())
+    said_now = "".join(f"# {name}\n{shown(value)}\n\n" for name, value in findings())
+    print(said_now)
     assert said_now == Path(__file__).with_name("recorded_check.txt").read_text("utf-8")

@@ -58,7 +58,7 @@ def test_requests_are_answered_as_they_were(servers: dict[str, str]) -> None:
 
 
 def test_figures_have_the_names_and_steps_that_dashboards_ask_for() -> None:
-    """If a change is meant, what this test finds goes into figures.txt."""
+    """If a change is meant, what this test prints goes into figures.txt."""
     metrics = ProxyMetrics()
     metrics.journal.count("written", 3, 500)
     metrics.journal.show(GuaranteeReport("kept", "", alpha=0.2, n=30, wrong=2, low=0.05, high=0.1))
@@ -66,4 +66,5 @@ def test_figures_have_the_names_and_steps_that_dashboards_ask_for() -> None:
         metrics.widths.observe(width)
         metrics.added_seconds.observe(width)
     found = [line for line in metrics.text().decode().splitlines() if "_created" not in line]
+    print(*found, sep="\n")
     assert found == Path(__file__).with_name("figures.txt").read_text("utf-8").splitlines()
