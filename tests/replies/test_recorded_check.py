@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,5 +164,6 @@ def test_a_check_says_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name, text in FILES.items():
         Path("files", name).write_text(text, "utf-8")
     said_now = "".join(f"# {name}\n{shown(value)}\n\n" for name, value in findings())
+    said_now = re.sub(r"\b(good|bad|files)\\+", r"\1/", said_now)  # as Windows writes them
     print(said_now)
     assert said_now == Path(__file__).with_name("recorded_check.txt").read_text("utf-8")
