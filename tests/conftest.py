@@ -62,6 +62,14 @@ def almanac() -> Any:
     return ScoredModel.from_pretrained()
 
 
+@pytest.fixture(scope="session")
+def almanac_clusters() -> Any:
+    """The clusters of the embedded model."""
+    from semtoken import TokenClusters
+
+    return TokenClusters.from_pretrained("almanac")
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which semtoken keeps whatever it makes during a test; it is not there yet."""

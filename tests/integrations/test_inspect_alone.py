@@ -25,11 +25,6 @@ from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported, same
 from tests.web.servers import running
 
 
-@pytest.fixture(scope="module")
-def clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained("almanac")
-
-
 class Provider:
     """Inspect's base class of providers, which keeps what it is given."""
 
@@ -78,7 +73,7 @@ def test_metrics_and_metadata_of_inspect_are_those_of_its_run(inspect: ModuleTyp
 
 @each(("stop", "truncated"), [("max_tokens", True), ("stop", False)])
 def test_inspect_scores_other_providers_by_their_log_probabilities(
-    inspect: ModuleType, clusters: TokenClusters, stop: str, truncated: bool
+    inspect: ModuleType, almanac_clusters: TokenClusters, stop: str, truncated: bool
 ) -> None:
     sent = gateway("serve")["whole"]["choices"][0]
     message = Fields(text=sent["message"]["content"], tool_calls=None)
@@ -88,7 +83,7 @@ def test_inspect_scores_other_providers_by_their_log_probabilities(
     given: list[tuple[Any, dict[str, Any]]] = [
         (None, {}),
         (None, {"equality": "exact"}),
-        (clusters, {"preset": "paper"}),
+        (almanac_clusters, {"preset": "paper"}),
     ]
     for vocabulary, options in given:
         [expected] = score_reply(reply, vocabulary, **options, question=asked)

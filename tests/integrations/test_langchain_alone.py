@@ -17,11 +17,6 @@ from tests.stand_ins import Fields, imported
 
 
 @pytest.fixture(scope="module")
-def clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained("almanac")
-
-
-@pytest.fixture(scope="module")
 def langchain() -> Iterator[ModuleType]:
     runnable = {"RunnableLambda": lambda function, name: function}
     messages = {"AIMessage": Fields}
@@ -31,7 +26,7 @@ def langchain() -> Iterator[ModuleType]:
         yield module
 
 
-def test_langchain_keeps_the_score_beside_the_message(langchain: ModuleType, clusters: TokenClusters) -> None:
+def test_langchain_keeps_the_score_beside_the_message(langchain: ModuleType, almanac_clusters: TokenClusters) -> None:
     kept, sent = gateway("langchain")["whole"], gateway("serve")["whole"]["choices"][0]
     reply = {
         "choices": [
@@ -42,11 +37,11 @@ def test_langchain_keeps_the_score_beside_the_message(langchain: ModuleType, clu
     message = Fields(text=kept["content"], tool_calls=[], invalid_tool_calls=[], response_metadata=metadata)
     choices: list[dict[str, Any]] = [{}, {"equality": "exact"}, {"preset": "paper"}]
     for options in choices:
-        [expected] = score_reply(reply, clusters, **options)
-        found = langchain.with_uncertainty(clusters, **options)(message).response_metadata
+        [expected] = score_reply(reply, almanac_clusters, **options)
+        found = langchain.with_uncertainty(almanac_clusters, **options)(message).response_metadata
         assert found == metadata | {"semtoken": numbers_of(expected)}
-        [asked] = score_reply(reply, clusters, **options, question="What is the capital of Mexico?")
-        scored = langchain.score(message, clusters, question="What is the capital of Mexico?", **options)
+        [asked] = score_reply(reply, almanac_clusters, **options, question="What is the capital of Mexico?")
+        scored = langchain.score(message, almanac_clusters, question="What is the capital of Mexico?", **options)
         assert numbers_of(scored) == numbers_of(asked) and scored.truncated
     bare = langchain.with_uncertainty()(Fields(response_metadata={})).response_metadata
     assert "logprobs=True" in bare["semtoken"]["reason"]

@@ -16,11 +16,6 @@ from tests.integrations.recordings import recorded
 from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported
 
 
-@pytest.fixture(scope="module")
-def clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained("almanac")
-
-
 class Estimator:
     """Its base class of estimators."""
 
@@ -66,11 +61,11 @@ def whitebox(almanac: ScoredModel, **settings: Any) -> Any:
 
 
 def test_lm_polygraph_gets_the_answers_and_estimates_of_its_run(
-    polygraph: ModuleType, almanac: ScoredModel, clusters: TokenClusters
+    polygraph: ModuleType, almanac: ScoredModel, almanac_clusters: TokenClusters
 ) -> None:
     run = recorded("lm_polygraph")
     prompts = [QUESTIONS[name].prompt() for name in run["questions"][:8]]
-    container = polygraph.stc_calculator(clusters)
+    container = polygraph.stc_calculator(almanac_clusters)
     calculator = polygraph.load_stat_calculator(container.cfg, None)
     model = whitebox(almanac)
     stats = calculator({}, prompts, model, 12)
@@ -108,8 +103,8 @@ def test_settings_of_lm_polygraph_are_kept_as_they_are_needed(polygraph: ModuleT
     assert ids == [id for id in range(len(almanac.tokenizer)) if "\n" in almanac.tokenizer.decode([id])] != []
 
 
-def test_lm_polygraph_scores_the_rows_that_it_kept(polygraph: ModuleType, clusters: TokenClusters) -> None:
-    random, size = np.random.default_rng(3), clusters.vocabulary.size
+def test_lm_polygraph_scores_the_rows_that_it_kept(polygraph: ModuleType, almanac_clusters: TokenClusters) -> None:
+    random, size = np.random.default_rng(3), almanac_clusters.vocabulary.size
     rows = [random.normal(size=(steps, size)) for steps in (2, 3)]
     tokens = [[5, 9], [7, 8, 9]]
     given: list[tuple[dict[str, Any], str]] = [
@@ -117,11 +112,11 @@ def test_lm_polygraph_scores_the_rows_that_it_kept(polygraph: ModuleType, cluste
         ({"preset": "default", "equality": "exact"}, "default_exact"),
     ]
     for options, name in given:
-        estimator = polygraph.SemanticTokenClusteringFromArrays(clusters, **options)
+        estimator = polygraph.SemanticTokenClusteringFromArrays(almanac_clusters, **options)
         assert str(estimator) == f"SemanticTokenClusteringFromArrays_{name}"
         assert (estimator.stats_dependencies, estimator.level) == (["greedy_log_probs", "greedy_tokens"], "sequence")
         expected = [
-            -score_logits(np.float32(one), ids, clusters, **{"preset": "paper"} | options).log_confidence
+            -score_logits(np.float32(one), ids, almanac_clusters, **{"preset": "paper"} | options).log_confidence
             for one, ids in zip(rows, tokens, strict=True)
         ]
         assert estimator({"greedy_log_probs": rows, "greedy_tokens": tokens}).tolist() == expected

@@ -30,11 +30,6 @@ class Direction(Enum):
 
 
 @pytest.fixture(scope="module")
-def clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained("almanac")
-
-
-@pytest.fixture(scope="module")
 def module() -> Iterator[ModuleType]:
     first = {"LogitsProcessor": type("First", (), {}), "MoveDirectionality": Direction}
     with imported(
@@ -68,8 +63,8 @@ def config(columns: int, **more: Any) -> Fields:
     return Fields(model_config=Fields(get_vocab_size=lambda: columns), **more)
 
 
-def made(module: ModuleType, clusters: TokenClusters, *runner: Any) -> Any:
-    return module.scoring_processor(clusters)(config(clusters.vocabulary.size + 3), *runner)
+def made(module: ModuleType, almanac_clusters: TokenClusters, *runner: Any) -> Any:
+    return module.scoring_processor(almanac_clusters)(config(almanac_clusters.vocabulary.size + 3), *runner)
 
 
 def watched(request: Request) -> bool:
@@ -136,22 +131,22 @@ def second_runner(processor: Any, states: Any, requests: list[Request], random: 
 
 @each(("runner", "seed"), [(runner, seed) for runner in (1, 2) for seed in range(3)])
 def test_answers_of_either_runner_have_the_scores_of_their_logits(
-    module: ModuleType, clusters: TokenClusters, runner: int, seed: int
+    module: ModuleType, almanac_clusters: TokenClusters, runner: int, seed: int
 ) -> None:
-    requests, random = make_requests(clusters.vocabulary.size, 7, seed), np.random.default_rng(seed)
+    requests, random = make_requests(almanac_clusters.vocabulary.size, 7, seed), np.random.default_rng(seed)
     if runner == 1:
-        processor = made(module, clusters, "cpu", False)
+        processor = made(module, almanac_clusters, "cpu", False)
         first_runner(processor, requests, random)
     else:
         lengths = torch.zeros(4, dtype=torch.int32)
         ids = Fields(gpu=torch.zeros((4, 32), dtype=torch.int32))
         states = Fields(prompt_len=Fields(np=np.zeros(4, dtype=int)), total_len=Fields(gpu=lengths), all_token_ids=ids)
-        processor = made(module, clusters, states)
+        processor = made(module, almanac_clusters, states)
         second_runner(processor, states, requests, random)
     for request in requests:
         if watched(request):
             found = processor.take(request.name, request.ids, "What?")
-            expected = score_logits(request.logits, request.ids, clusters)
+            expected = score_logits(request.logits, request.ids, almanac_clusters)
             assert found.log_confidence == pytest.approx(expected.log_confidence, rel=1e-9)
             assert (found.distribution, found.question) == ("raw", "What?")
     assert not processor.requests._watched and processor.is_argmax_invariant() is False
@@ -172,16 +167,16 @@ def test_answers_of_either_runner_have_the_scores_of_their_logits(
     ],
 )
 def test_what_the_engine_changed_before_is_noted(
-    module: ModuleType, clusters: TokenClusters, changes: dict[str, Any], first: str, second: str
+    module: ModuleType, almanac_clusters: TokenClusters, changes: dict[str, Any], first: str, second: str
 ) -> None:
     for runner, expected in ((("cpu", False), first), ((Fields(),), second)):
-        processor = made(module, clusters, *runner)
+        processor = made(module, almanac_clusters, *runner)
         processor.add_request(0, params("x", **changes))
         assert processor._places[0].distribution == expected
 
 
-def test_requests_that_could_not_be_scored_are_refused(module: ModuleType, clusters: TokenClusters) -> None:
-    check = made(module, clusters, "cpu", False).validate_params
+def test_requests_that_could_not_be_scored_are_refused(module: ModuleType, almanac_clusters: TokenClusters) -> None:
+    check = made(module, almanac_clusters, "cpu", False).validate_params
     for fine in (params("x"), params(n=2, stop=["."]), Fields(), params("x", extra_args={})):
         check(fine)
     for bad, message in (
@@ -194,9 +189,9 @@ def test_requests_that_could_not_be_scored_are_refused(module: ModuleType, clust
 
 
 def test_engines_that_it_cannot_score_are_refused(
-    module: ModuleType, clusters: TokenClusters, caplog: pytest.LogCaptureFixture
+    module: ModuleType, almanac_clusters: TokenClusters, caplog: pytest.LogCaptureFixture
 ) -> None:
-    processor, size = module.scoring_processor(clusters, "paper"), clusters.vocabulary.size
+    processor, size = module.scoring_processor(almanac_clusters, "paper"), almanac_clusters.vocabulary.size
     assert processor(config(size, speculative_config=None), "cpu", False).requests.scorer.rules.preset == "paper"
     assert not caplog.records
     with pytest.raises(VocabularyMismatch, match=f"gives {size - 1:,} logits a step"):
@@ -212,10 +207,10 @@ def test_engines_that_it_cannot_score_are_refused(
     ]
 
 
-def test_what_fails_spoils_the_answer_and_not_the_engine(module: ModuleType, clusters: TokenClusters) -> None:
-    processor = made(module, clusters, Fields())
+def test_what_fails_spoils_the_answer_and_not_the_engine(module: ModuleType, almanac_clusters: TokenClusters) -> None:
+    processor = made(module, almanac_clusters, Fields())
     processor.add_request(0, params("x"))
-    rows = np.zeros((2, clusters.vocabulary.size), dtype=np.float32)
+    rows = np.zeros((2, almanac_clusters.vocabulary.size), dtype=np.float32)
     drafted = Fields(idx_mapping_np=np.array([0]), expanded_idx_mapping=np.array([0, 0]))
     assert processor.apply(rows, drafted) is rows
     with pytest.raises(BackendError, match="several rows a request"):

@@ -9,7 +9,7 @@ import pytest
 
 from semtoken import ScoredModel, TokenClusters
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.support.almanac import PROMPT, almanac_clusters_path
+from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.connections import ConnectionLimits
 from semtoken.web.proxy.app import proxy_app
@@ -31,11 +31,6 @@ def _stopped() -> Iterator[None]:
     """No server is left running that was not waited for."""
     yield
     all_stopped()
-
-
-@pytest.fixture(scope="session")
-def almanac_clusters() -> TokenClusters:
-    return TokenClusters.from_pretrained(almanac_clusters_path())
 
 
 @pytest.fixture
