@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections import Counter
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -116,6 +117,12 @@ def test_a_mistyped_option_is_refused(place: tuple[str, ...]) -> None:
         program().parse_args([*place, "--no-such-option"], exit_on_error=False, print_error=False)
     done = invoke([*place, "--no-such-option"])
     assert done.exit_code == 2 and "--no-such-option" in done.stderr
+
+
+@each("port, taken", [("-1", False), ("0", True), ("65535", True), ("65536", False)])
+def test_ports_are_those_that_there_are(port: str, taken: bool) -> None:
+    with nullcontext() if taken else pytest.raises(CycloptsError):
+        program().parse_args(["proxy", "--port", port], exit_on_error=False, print_error=False)
 
 
 def test_groups_list_their_commands() -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import json
 import math
-import re
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ import pytest
 from semtoken import ScoredAnswer, TokenClusters, Vocabulary, score_logits, to_frame
 from semtoken.core import ScoringRules
 from semtoken.core.results import Decision, Flag
-from semtoken.core.results.generation import LAYOUTS, Generation, HiddenState, state_from
+from semtoken.core.results.generation import HiddenState, state_from
 from semtoken.errors import InvalidInputError
 from tests import tiny, worked
 from tests.core.lists import codes
@@ -396,22 +392,3 @@ def test_a_hidden_state_comes_out_as_it_went_in(given: bool, read: Any) -> None:
     found = state_from(fields, "line 1")
     assert found is not None and found.values.tolist() == [0.5, -2.0]
     assert {**vars(found), "values": 0} == {**vars(state), "values": 0}
-
-
-def test_the_layout_of_each_field_of_a_record_is_that_of_its_docstring() -> None:
-    """`[n]` is a number for each token, `[n] arrays` and `[M] lists` several for each, `[M, M, 3]` one array."""
-    [record] = ast.parse(inspect.getsource(Generation)).body
-    assert isinstance(record, ast.ClassDef)
-    said = {
-        field.target.id: text.value.value
-        for field, text in pairwise(record.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
-    }
-    for name, layout in LAYOUTS.items():
-        axes, several = known(re.match(r"(?:\[(.*?)\])? ?(arrays|lists)?", said[name])).groups()
-        shape = axes.split(", ") if axes else []
-        plain = several == "lists" or not shape or not layout.kind.startswith("float")
-        assert layout.depth == len(shape) + bool(several), name
-        assert layout.form == ("arrays" if several == "arrays" else "plain" if plain else "array"), name
-        assert layout.per == {"n": "token", "M": "sample"}.get(shape[0] if shape else "", "") or name == "token_ids"

@@ -92,6 +92,8 @@ def test_the_doubts_of_a_block_are_its_parts_the_least_confident_first() -> None
     doubts = doubts_of_block(block)
     assert [doubt.text for doubt in doubts] == ["nice", "Lima", "is"]
     assert [doubt.confidence for doubt in doubts] == pytest.approx([math.exp(-2.0), math.exp(-0.3), math.exp(-0.1)])
+    empty = block["parts"][0] | {"end": block["parts"][0]["start"]}
+    assert doubts_of_block({"parts": [*block["parts"], empty]}) == doubts
     for broken in ({"start": -1}, {"confidence": 2.0}, {"text": 5}):
         with pytest.raises(InvalidInputError, match="damaged"):
             doubts_of_block({"parts": [block["parts"][0] | broken]})
