@@ -10,7 +10,8 @@ import pytest
 from tests.integrations.recipes import confidence, run
 
 
-def test_the_trace_has_the_score(tmp_path: Path) -> None:
+def test_the_trace_has_the_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # MLflow puts a folder of artifacts where it runs
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     mlflow.set_experiment("semtoken")
     with mlflow.start_span("answer"):
