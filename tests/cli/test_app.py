@@ -109,6 +109,8 @@ def test_errors_become_a_message_and_a_status(semtoken: RunCommand, monkeypatch:
 INTERRUPTING = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background processes ignore it
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == sys.argv[-1]:

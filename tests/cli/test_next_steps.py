@@ -39,8 +39,11 @@ NAMES = {
     "pydantic_core": "pydantic",  # pydantic itself brings and pins it
 }
 """Modules whose package has another name."""
-OF_HOSTS = {"inspect_ai", "lm_eval", "litellm", "langchain_core", "llm", "mcp", "opentelemetry", "lm_polygraph", "uqlm"}
-"""Tools that semtoken plugs into; they are there wherever that code runs."""
+OF_HOSTS = {
+    *("inspect_ai", "lm_eval", "litellm", "openai", "langchain_core", "llm", "mcp", "opentelemetry", "lm_polygraph"),
+    "uqlm",
+}
+"""Tools that semtoken plugs into, and what LiteLLM brings; they are there wherever that code runs."""
 BROUGHT_ALONG = {"triton", "click", "typing_extensions", "h11"}
 """Modules that a package of an extra brings, or that are looked for and not needed."""
 
