@@ -160,5 +160,9 @@ def test_an_answer_that_is_labeled_right_and_wrong_counts_as_wrong_wherever_it_s
     assert one.seen == Share(5, 40) and "1 answer is labeled both right and wrong: it counts as wrong." in one.remarks()
     others = [replace(a, record={"question": a.question, "response": "Other"}) for a in bob]
     assert audit_answers(applied.calibrator, ann + others).n_disputed == 0, "another answer to the same question"
+    elsewhere = [replace(a, log_confidence=-2e-6) for a in bob]
+    assert audit_answers(applied.calibrator, ann + elsewhere).n_disputed == 0, "the same words about another context"
+    numbered = [replace(a, record={**a.record, "id": i}) for i, a in enumerate(ann + bob)]
+    assert audit_answers(applied.calibrator, numbered).n_disputed == 0, "answers of other ids"
     unknown = [replace(a, record={"question": a.question}) for a in ann + bob]
     assert audit_answers(applied.calibrator, unknown).n_disputed == 0, "nobody knows whether these are the same answers"

@@ -87,6 +87,14 @@ def test_an_export_replaces_no_file_that_holds_more(ending: str, tmp_path: Path)
         assert " holds 3 entries." in invoke([*words, "--force"]).stderr
 
 
+def test_an_export_to_the_output_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_text('{"id": "another"}\n')
+    with closing(Journal.open("journal.db")) as journal:
+        journal.add(rows_of([entry(0)]))
+    assert '"entry-0"' in invoke(["journal", "export", "journal.db"]).stdout
+
+
 def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 7)
     journal.add(rows_of(entry(i) for i in range(50)))

@@ -175,10 +175,12 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
 def without_disputes(answers: Sequence[AnswerRecord]) -> tuple[list[AnswerRecord], int]:
     """The answers, and the number of different ones that are labeled right at one place and wrong at another.
 
-    All places of such an answer count as wrong, as in a journal: its question and its text are what it is known by.
+    All places of such an answer count as wrong, as in a journal. It is known by its id, where the file has one, its
+    question, its text and its score: the same words about another context, or of another group, have another score.
     """
-    right, wrong = ({_identity(answer) for answer in answers if answer.correct is said} for said in (True, False))
-    disputed = {known for known in right & wrong if all(known)}
+    named = [answer for answer in answers if answer.question and answer.text]
+    right, wrong = ({_identity(answer) for answer in named if answer.correct is said} for said in (True, False))
+    disputed = right & wrong
     settled = [
         replace(answer, correct=False) if answer.correct and _identity(answer) in disputed else answer
         for answer in answers
@@ -194,8 +196,8 @@ def disputes_sentence(n: int) -> str:
     return f"{n:,} {is_labeled} both right and wrong: {counts} as wrong."
 
 
-def _identity(answer: AnswerRecord) -> tuple[str, str]:
-    return answer.question, answer.text
+def _identity(answer: AnswerRecord) -> tuple[str, str, str, float | None]:
+    return str(answer.record.get("id", "")), answer.question, answer.text, answer.log_confidence
 
 
 def one_of_each_question(

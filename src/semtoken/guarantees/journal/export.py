@@ -63,7 +63,7 @@ def check_nothing_lost(journal: Journal, target: Path, *, labeled: bool = False)
 
     They may be nowhere else: the journal has deleted them, or the file is of another one.
     """
-    if not target.is_file():
+    if str(target) == STANDARD or not target.is_file():
         return
     there = [str(fields.get("id")) for _, _, fields in read_rows(target)]
     pages = journal.pages([entries.c.n, entries.c.id], *_conditions(labeled=labeled)) if there else ()

@@ -307,7 +307,7 @@ class OpenAICompletions(Choices):
         """Return True if there are choices, and the first holds more than the ids of tokens."""
         choices = replies[0].get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
-        of_ids = isinstance(first, Mapping) and "token_ids" in first and "text" not in first
+        of_ids = isinstance(first, Mapping) and isinstance(first.get("token_ids"), list) and "text" not in first
         return "choices" in replies[0] and not of_ids
 
     @classmethod
