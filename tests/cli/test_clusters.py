@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semtoken import TokenClusters
 from semtoken.cli.cluster import parse_bytes
 from semtoken.clustering.cache import list_cached, remove
+from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.errors import InvalidInputError
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import read_lines
@@ -43,17 +47,45 @@ def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str,
         assert TokenClusters.from_pretrained(target / f"k{k}").n_clusters == k
 
 
-def test_other_clusters_are_not_replaced(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
-    """They took an hour, perhaps; the very same are made again as before."""
+def test_only_the_very_same_clusters_are_replaced(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
+    """The others took an hour, perhaps."""
     target = tmp_path / "made"
     made = ("cluster", "make", model, "-o", target)
     for _ in range(2):
         assert semtoken(*made, "-k", 50).exit_code == 0
-    assert_told(semtoken(*made, "-k", 60), f"{target} holds clusters")
-    assert_told(semtoken("cluster", "make", "almanac", "-o", target, "-k", 50), f"{target} holds clusters")
-    assert TokenClusters.from_pretrained(target).n_clusters == 50
-    (target / "config.json").write_text('{"format": "semtoken.clusters"}')
-    assert_told(semtoken(*made, "-k", 50), f"{target} holds clusters")
+    assert_told(semtoken(*made, "-k", 60), f"{target} holds clusters of another model")
+    assert_told(semtoken("cluster", "make", "almanac", "-o", target, "-k", 50), f"{target} holds clusters of another")
+    own = vocabulary_of(model, None)
+    respelled = replace(own, texts=("other", *own.texts[1:]))
+    for tokenizer in (respelled, vocabulary_of(model, None, stopwords=["Paris"])):
+        TokenClusters.from_model(model, tokenizer, n_clusters=50).save_pretrained(target)
+        assert_told(semtoken(*made, "-k", 50), f"{target} holds clusters of another model or tokenizer, or made")
+        TokenClusters.from_pretrained(target, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "its content does not match its own checksum"),
+        ({"format_version": 1}, "has format version 1; this release reads version 2"),
+    ],
+)
+def test_clusters_that_cannot_be_read_stay_and_the_reason_is_said(
+    config: dict[str, Any], said: str, semtoken: RunCommand, model: str, clusters: str, tmp_path: Path
+) -> None:
+    shutil.copytree(clusters, tmp_path / "made")
+    file = tmp_path / "made" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"signature": "none"} | config))
+    before = file.read_bytes()
+    refused = semtoken("cluster", "make", model, "-o", tmp_path / "made", "-k", 50)
+    assert_told(refused, said, "Choose another folder, or delete this one. Nothing was written.")
+    assert file.read_bytes() == before
+
+
+def test_no_number_is_worked_at_if_another_is_too_large(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
+    refused = semtoken("cluster", "make", model, "-o", tmp_path / "made", "-k", 50, "-k", 16_000)
+    assert_told(refused, "n_clusters must be between 1 and", "16,000")
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_preset_default_takes_no_clustering(

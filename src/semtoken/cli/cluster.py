@@ -14,16 +14,20 @@ from semtoken.cli.console import err, out, phases, plain_table, tell
 from semtoken.cli.model import name_and_revision
 from semtoken.cli.parameters import ClustersNamed, ModelNamed, ToFolder
 from semtoken.cli.statuses import UsageError
-from semtoken.errors import InvalidInputError
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.checkpoints.hub import require_model
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from semtoken import TokenClusters
+    from semtoken import TokenClusters, Vocabulary
+    from semtoken.clustering.tables import EmbeddingTable
+    from semtoken.clustering.token_clusters import ClusterSettings
 
 
+INSTEAD = "Choose another folder, or delete this one. Nothing was written."
+"""What to do where a folder cannot take the clusters that are to be made."""
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -58,22 +62,27 @@ def make(
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     _targets(output, n_clusters or (1,))  # before anything is read
     require_model(model, revision)
-    from semtoken import TokenClusters
     from semtoken.clustering.cache import clusters_for_model, default_settings, store
     from semtoken.clustering.model_vocabulary import vocabulary_of
-    from semtoken.clustering.token_clusters import ClusterSettings
+    from semtoken.clustering.tables import read_table
+    from semtoken.clustering.token_clusters import ClusterSettings, cluster_vocabulary
 
-    numbers = n_clusters or (default_settings(vocabulary_of(model, None, revision=revision)).n_clusters,)
-    targets = _targets(output, numbers)
-    _keep_others(targets, model, revision)
-    for k, target in targets.items():
+    vocabulary = vocabulary_of(model, None, revision=revision)
+    targets = _targets(output, n_clusters or (default_settings(vocabulary).n_clusters,))
+    wanted = {ClusterSettings(k): target for k, target in targets.items()}
+    for settings in wanted:
+        settings.check(vocabulary)
+    table = None if output is None else read_table(model, revision=revision)
+    if table is not None:
+        _keep_others(wanted, table, vocabulary)
+    for settings, target in wanted.items():
         with phases("clustering") as progress:
-            how: dict[str, Any] = {"revision": revision, "memory_budget": budget, "progress": progress}
-            if target is None:
-                clusters = clusters_for_model(model, settings=ClusterSettings(k), **how)
+            how: dict[str, Any] = {"memory_budget": budget, "progress": progress}
+            if table is None or target is None:
+                clusters = clusters_for_model(model, vocabulary, settings=settings, revision=revision, **how)
                 tell(f"Kept as {store(clusters).name}")
             else:
-                clusters = TokenClusters.from_model(model, n_clusters=k, **how)
+                clusters = cluster_vocabulary(table, vocabulary, settings, **how)
                 clusters.save_pretrained(target)
                 tell(f"Saved in {target}")
         _report(clusters)
@@ -95,21 +104,20 @@ def _targets(output: Path | None, n_clusters: Sequence[int]) -> dict[int, Path |
     return targets
 
 
-def _keep_others(targets: Mapping[int, Path | None], model: str, revision: str | None) -> None:
+def _keep_others(targets: Mapping[ClusterSettings, Path | None], table: EmbeddingTable, vocabulary: Vocabulary) -> None:
     """Refuse (`InvalidInputError`) to replace other clusters than those that are to be made."""
     from semtoken.clustering.cache import is_made_from
-    from semtoken.clustering.tables import read_table
-    from semtoken.clustering.token_clusters import ClusterSettings
-    from semtoken.support.files.artifacts import is_saved
+    from semtoken.support.files.artifacts import is_saved, read_config
 
-    there = {k: target for k, target in targets.items() if target is not None and is_saved(target)}
-    for k, target in there.items():
-        settings = ClusterSettings(k)
-        made_of = read_table(model, settings.embedding, revision=revision).content_hash
-        if not is_made_from(target, settings, made_of):
+    there = {settings: target for settings, target in targets.items() if target is not None and is_saved(target)}
+    for settings, target in there.items():
+        try:
+            config = read_config(target)
+        except ArtifactError as error:
+            raise InvalidInputError(f"{error} {INSTEAD}") from error
+        if not is_made_from(config, settings, vocabulary, content_hash=table.content_hash):
             raise InvalidInputError(
-                f"{target} holds clusters of another model, or made in another way. Choose another folder, or delete "
-                "this one. Nothing was written."
+                f"{target} holds clusters of another model or tokenizer, or made in another way. {INSTEAD}"
             )
 
 

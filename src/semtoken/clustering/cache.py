@@ -106,16 +106,7 @@ def find(
     passed over. The weights are named by the hash of their bytes, or by hub id and commit.
     """
     for path, config in _entries():
-        provenance, saved = config["provenance"], config["vocabulary"]
-        same_weights = (content_hash is not None and provenance.get("content_hash") == content_hash) or (
-            origin is not None
-            and origin.commit is not None
-            and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
-        )
-        if not same_weights:
-            continue
-        wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
-        if wanted != (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral")):
+        if not is_made_from(config, settings, vocabulary, content_hash=content_hash, origin=origin):
             continue
         try:
             clusters = TokenClusters.from_pretrained(path)
@@ -127,13 +118,25 @@ def find(
     return None
 
 
-def is_made_from(folder: Path, settings: ClusterSettings, content_hash: str) -> bool:
-    """Return True if a folder holds the clusters that these settings make of these weights."""
-    try:
-        provenance = artifacts.read_config(folder).get("provenance", {})
-    except ArtifactError:
-        return False
-    return provenance.get("content_hash") == content_hash and _settings_of(provenance) == settings.facts()
+def is_made_from(
+    config: Mapping[str, Any],
+    settings: ClusterSettings,
+    vocabulary: Vocabulary,
+    *,
+    content_hash: str | None = None,
+    origin: Origin | None = None,
+) -> bool:
+    """Return True if a folder with this config holds the clusters that these settings make of these weights for this
+    vocabulary, with the same function words. The weights are named as for `find`.
+    """
+    provenance, saved = config["provenance"], config["vocabulary"]
+    same_weights = (content_hash is not None and provenance.get("content_hash") == content_hash) or (
+        origin is not None
+        and origin.commit is not None
+        and (provenance.get("hub_id"), provenance.get("commit")) == (origin.hub_id, origin.commit)
+    )
+    wanted = (settings.facts(), vocabulary.fingerprint, neutral_hash(vocabulary))
+    return same_weights and wanted == (_settings_of(provenance), saved.get("fingerprint"), saved.get("neutral"))
 
 
 def kept_for(model: str, revision: str | None = None) -> TokenClusters:
