@@ -16,6 +16,7 @@ from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
 from semtoken.errors import CalibratorMismatchError
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.guarantees.group_names import Group
 from semtoken.support.almanac import almanac_clusters_path
 from semtoken.web.block import BlockOptions, score_block
 from semtoken.web.calibrators import CalibratorSlot
@@ -36,7 +37,7 @@ CAPITALS = (
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 
-def made(folder: Path, **origin: str) -> st.Calibrator:
+def made(folder: Path, **origin: str | Group) -> st.Calibrator:
     """A calibrator for the embedded model, from simulated labels."""
     known: dict[str, Any] = {"signature": SIGNATURE, "distribution": "raw", "scores": "exact"}
     found = put(folder, **(known | origin))
@@ -128,13 +129,16 @@ def test_another_precision_is_flagged(semtoken: RunCommand, tmp_path: Path) -> N
 
 def test_a_line_of_another_group_is_flagged(semtoken: RunCommand, tmp_path: Path) -> None:
     """Of a calibrator that `calibrate --group-by language` made, whichever group it is used on."""
-    made(tmp_path / "cal", task="language=de")
+    made(tmp_path / "cal", task=Group("language", "de"))
     languages = ("de", "en", None)
     lines = [{"question": q, "language": own} for q, own in zip(QUESTIONS, languages, strict=True)]
     source = write_lines(tmp_path / "in.jsonl", lines)
     semtoken("score", source, "-o", tmp_path / "out.jsonl", "--calibrator", tmp_path / "cal", "--max-tokens", 2)
     flagged = [row.get("calibrated_elsewhere") for row in read_lines(tmp_path / "out.jsonl")]
-    wrong_group = "The calibrator may not fit: the task was 'language=de' and is 'language=en'."
+    wrong_group = (
+        "The calibrator may not fit: the answer is of another group (language en) than the calibrator's (language de): "
+        "use the calibrator of that group."
+    )
     assert flagged == [None, [wrong_group], None]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import semtoken as st
@@ -16,9 +19,12 @@ from semtoken.guarantees.answer_records import AnswerRecord, answer_record, one_
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.fingerprint import ELSEWHERE
+from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.groups import answer_groups, fit_groups
+from semtoken.support.files.record_files import read_rows, write_records
 from tests.guarantees.test_calibrator import response
 from tests.guarantees.worlds import WORLDS
+from tests.rows import each
 
 
 def records(n: int, *, seed: int = 0, unlabeled: bool = False, **fields: Any) -> list[AnswerRecord]:
@@ -72,21 +78,95 @@ def test_the_calibrator_of_a_group_knows_the_answers_of_others() -> None:
     """By the field that divided them, as a file has it; of an answer of a server, which has none, nothing is said."""
     german, english = records(60, language="de"), records(60, seed=1, language=" en ")
     fitted = fit_groups(answer_groups([*german, *english], by="language"), alpha=0.3)
-    assert [one.calibrator.fingerprint.task for one in fitted] == ["language=de", "language=en"]
+    assert [str(one.calibrator.fingerprint.task) for one in fitted] == ["language de", "language en"]
     for one, own, other in ((fitted[0], german, english), (fitted[1], english, german)):
-        assert not audit_answers(one.calibrator, own).tasks_sentence
-        value = other[0].record["language"].strip()
+        alone = audit_answers(one.calibrator, own)
+        beside = audit_answers(one.calibrator, [*other[:40], *own])
         said = (
-            f"40 of the 100 answers are of another task than the calibrator's, {one.calibrator.fingerprint.task!r}: "
-            f"40 of 'language={value}'."
+            "40 answers are left out: they are of another group (language "
+            f"{other[0].record['language'].strip()}) than the calibrator's ({one.calibrator.fingerprint.task}). Use "
+            "the calibrator of that group."
         )
-        assert said in list(audit_answers(one.calibrator, [*own, *other[:40]]).remarks())
+        assert list(beside.remarks()) == [*list(alone.remarks())[:-2], said, *list(alone.remarks())[-2:]]
+        assert (beside.verdict, beside.seen, beside.drift) == (alone.verdict, alone.seen, alone.drift)
+        with pytest.raises(InvalidInputError, match="nothing to audit"):
+            audit_answers(one.calibrator, other)
     answer, applied = response(-0.1), CalibratorInUse(fitted[0].calibrator)
     flags = {value: applied.block(answer, {"language": value})[ELSEWHERE] for value in ("de", "en", None)}
     assert len(flags["en"]) == len(flags["de"]) + 1 and flags["de"] == flags[None] == applied.block(answer)[ELSEWHERE]
-    assert "The calibrator may not fit: the task was 'language=de' and is 'language=en'." in flags["en"]
-    [alone] = fit_groups(answer_groups(german), alpha=0.3, fingerprint=Fingerprint(task="mine"))
-    assert alone.calibrator.fingerprint.task == "mine" and not audit_answers(alone.calibrator, english).tasks
+    assert any("is of another group (language en) than the calibrator's (language de)" in flag for flag in flags["en"])
+
+
+def test_a_task_that_somebody_chose_divides_nothing() -> None:
+    """Whatever it is called: groups are those that `answer_groups` made."""
+    german, english = records(60, language="de"), records(60, seed=1, language="en")
+    [alone] = fit_groups(answer_groups(german), alpha=0.3, fingerprint=Fingerprint(task="language=de"))
+    assert alone.calibrator.fingerprint.task == "language=de"
+    found = audit_answers(alone.calibrator, english)
+    assert found.n_labeled == 60 and not found.other_groups
+    assert CalibratorInUse(alone.calibrator).block(response(-0.1), {"language": "en"}) == CalibratorInUse(
+        alone.calibrator
+    ).block(response(-0.1))
+
+
+def test_a_group_is_known_in_every_kind_of_file(tmp_path: Path) -> None:
+    """A switch, a number and a name, as JSON lines, as CSV by semtoken and by pandas, and as Parquet."""
+    frame = pd.DataFrame({"flag": [True, False] * 2, "version": [1.0, 2.0, 2.5, 1.0]})
+    frame["language"] = ["de", " en", "1", ""]
+    rows = [{**row, "version": v} for row, v in zip(frame.to_dict("records"), (1, 2, 2.5, 1), strict=True)]
+    write_records(tmp_path / "a.jsonl", rows)
+    write_records(tmp_path / "a.csv", frame.to_dict("records"))
+    frame.to_csv(tmp_path / "b.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for file in ("a.jsonl", "a.csv", "b.csv", "a.parquet"):
+        read = [fields for _, _, fields in read_rows(tmp_path / file)]
+        assert [[group_name(row[name]) for name in frame] for row in read] == [
+            ["true", "1", "de"],
+            ["false", "2", "en"],
+            ["true", "2.5", "1"],
+            ["false", "1", ""],
+        ]
+
+
+@each(
+    ("value", "name"),
+    [
+        *((value, "") for value in (None, math.nan, np.float32("nan"), pd.NA, pd.NaT, "", " ")),
+        *((value, "true") for value in (True, np.True_, "true", "TRUE", " True ")),
+        *((value, "0") for value in (0, 0.0, np.int8(0), "0.0")),
+        *((value, value) for value in ("nan", "None", "1.10", "v1.0", "01.00", "ü")),
+        (["a", 1], '["a", 1]'),
+        (math.inf, "inf"),
+        (date(2026, 12, 1), "2026-12-01"),
+    ],
+)
+def test_names_of_groups(value: Any, name: str) -> None:
+    assert group_name(value) == name
+
+
+def test_lines_of_all_kinds_of_files_are_of_the_group_that_was_fitted() -> None:
+    [fitted, other] = fit_groups(
+        answer_groups([*records(60, flag=True), *records(60, seed=1, flag=False)], by="flag"), alpha=0.3
+    )
+    assert (fitted.group.value, other.group.value) == ("false", "true")
+    assert audit_answers(fitted.calibrator, records(60, seed=2, flag="False")).n_labeled == 60
+    assert audit_answers(other.calibrator, [*records(40, seed=2, flag="true"), *records(9, flag=0)]).n_labeled == 40
+    both = [*records(3, flag=True), *records(3, flag="True")]
+    assert len(one_of_each_question(both, "flag")) == 3
+    [own] = answer_groups(both[:3], both[3:], by="flag")
+    assert own.further == tuple(both[3:])
+
+
+def test_another_model_is_said_once(tmp_path: Path) -> None:
+    """The models are the groups, and fingerprints name the model, too."""
+    both = [*records(60, model="a"), *records(60, seed=1, model="b")]
+    [fitted, _] = fit_groups(answer_groups(both, by="model"), alpha=0.3)
+    remarks = " ".join(audit_answers(fitted.calibrator, both).remarks())
+    assert remarks.count("another") == 1 and "60 answers are left out: they are of another group (model b)" in remarks
+    for known, said in ((Fingerprint(), "(model b)"), (Fingerprint(model="b"), "the model was 'a' and is 'b'")):
+        block = CalibratorInUse(fitted.calibrator, known).block(response(-0.1), {"model": "b"})
+        assert [said in flag for flag in block[ELSEWHERE]].count(True) == 1
+        assert len(block[ELSEWHERE]) == 2, "and that nothing is known of the rules"
 
 
 def test_a_group_that_cannot_be_fitted_is_named() -> None:

@@ -10,6 +10,7 @@
     judge.py           the kinds of guarantees, and how new labels test them; betting.py has the tests that may be
                        looked at after every label
     calibrator.py      `Calibrator`: fit, probability, bounds, report, compare, save, load, and calibrator.json
+    group_names.py     the name of a group of answers, whatever file its value comes from
     labeling.py        files of answers that a person labels: the order, the labels so far
     groups.py          a calibrator for each group of answers in files, with guarantees that hold together
     auditing.py        what newer answers say of a calibrator of answers

@@ -12,6 +12,7 @@ from typing import Any
 from semtoken.core.results import HiddenState
 from semtoken.core.results.generation import state_from
 from semtoken.errors import HOW_TO_SCORE, InvalidInputError, SemtokenError
+from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.labels import PRODUCT
 from semtoken.support.files.record_files import VERDICTS, read_rows
 from semtoken.support.inputs import real
@@ -212,7 +213,7 @@ def one_of_each_question(
     """
     several: dict[tuple[Any, ...], list[AnswerRecord]] = {}
     for i, answer in enumerate(answers):
-        group = None if by is None else str(answer.record.get(by)).strip()
+        group = None if by is None else group_name(answer.record.get(by))
         several.setdefault((group, answer.question, None if answer.question else i), []).append(answer)
     drawn = []
     for (_, question, _), same in several.items():

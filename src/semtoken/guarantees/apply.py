@@ -129,8 +129,8 @@ class CalibratorInUse:
         known within wide bounds only adds the probabilities at both ends; a calibrator that may not fit adds the
         reasons. `CalibratorMismatchError` if the answer was scored in another way than the labeled ones.
         """
-        task = self.calibrator.fingerprint.task_of(line or {})
-        flags = self.calibrator.flags(answer, replace(self.known, task=task or self.known.task))
+        group = self.calibrator.fingerprint.group_of(line or {})
+        flags = self.calibrator.flags(answer, replace(self.known, task=group or self.known.task))
         probability_correct = self.calibrator.predict_proba(answer)
         low, high = self.calibrator.predict_proba_interval(answer)
         fields: dict[str, Any] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import (
     AnswerRecord,
     disputes_sentence,
@@ -16,7 +17,8 @@ from semtoken.guarantees.answer_records import (
 from semtoken.guarantees.betting import LEVEL
 from semtoken.guarantees.calibrator import Calibrator
 from semtoken.guarantees.drift import FEWEST_RECENT, Drift
-from semtoken.guarantees.fingerprint import models_sentence, tasks_sentence
+from semtoken.guarantees.fingerprint import models_sentence
+from semtoken.guarantees.group_names import Group
 from semtoken.guarantees.judge import Share, Verdict, judge
 from semtoken.guarantees.labels import PRODUCT
 
@@ -60,8 +62,8 @@ class AnswersAudit:
     drift: Drift
     models: Mapping[str, int]
     """The number of answers of each model, as far as they name it."""
-    tasks: Mapping[str, int] = field(default_factory=dict)
-    """The number of answers of each task (`Fingerprint.task_of`), as far as they say; for a calibrator of a group."""
+    other_groups: Mapping[str, int] = field(default_factory=dict)
+    """The number of answers of each group that is not the calibrator's, which count nowhere else."""
     repeats_fit: bool = False
     """True if labeled answers are those that the calibrator was fitted on, for which its guarantee says nothing."""
     n_repeated: int = 0
@@ -101,9 +103,10 @@ class AnswersAudit:
         return models_sentence(self.calibrator.fingerprint.model, self.models, "answers")
 
     @property
-    def tasks_sentence(self) -> str:
-        """A sentence on answers of other groups than the calibrator's; else empty."""
-        return tasks_sentence(self.calibrator.fingerprint.task, self.tasks)
+    def groups_sentence(self) -> str:
+        """A sentence on answers of other groups than the calibrator's; empty if there are none."""
+        task = self.calibrator.fingerprint.task
+        return _groups_sentence(task, self.other_groups) if self.other_groups and isinstance(task, Group) else ""
 
     def remarks(self) -> Iterator[str]:
         """The numbers behind the verdict, and how far the scores have moved, in sentences."""
@@ -120,7 +123,7 @@ class AnswersAudit:
             yield disputes_sentence(self.n_disputed)
         if self.repeats_fit:
             yield REPEATS_FIT
-        yield from filter(None, (self.models_sentence, self.tasks_sentence))
+        yield from filter(None, (self.models_sentence, self.groups_sentence))
         yield (
             f"Distance {drift.distance:.3f} [{drift.low:.3f}, {drift.high:.3f}] between {drift.n_recent:,} recent "
             f"scores and the {drift.n_fitted:,} that the calibrator was fitted on, by "
@@ -136,25 +139,26 @@ class AnswersAudit:
         counts = {"labels": self.n_labeled, "accepted": self.n_accepted, "verdict": self.verdict}
         against = {} if self.seen is None else {"wrong": self.seen.count, "judged": self.seen.of}
         of_models = {"models": dict(self.models), "models_sentence": self.models_sentence}
-        of_tasks = {"tasks": dict(self.tasks), "tasks_sentence": self.tasks_sentence}
+        of_groups = {"other_groups": dict(self.other_groups), "groups_sentence": self.groups_sentence}
         labels = {"repeats_fit": self.repeats_fit, "repeated": self.n_repeated, "disputed": self.n_disputed}
-        return {**counts, **against, **labels, **of_models, **of_tasks, **asdict(self.drift)}
+        return {**counts, **against, **labels, **of_models, **of_groups, **asdict(self.drift)}
 
 
 def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level: float = LEVEL) -> AnswersAudit:
     """Test the guarantee of a calibrator by newer labeled answers, once, and compare their scores with those of the
     fit.
 
-    One answer to each question counts, as in the fit: repeated ones are evidence that is not there. `level` is the
-    probability that a guarantee which holds is called broken.
+    One answer to each question counts, as in the fit: repeated ones are evidence that is not there. Answers of another
+    group than the calibrator's are left out. `level` is the probability that a guarantee which holds is called broken.
+    `InvalidInputError` if no answer is left.
     """
+    answers, other_groups = _own(calibrator, answers)
     drift = calibrator.drift(one_of_each_question(answers))
     models = dict(Counter(answer.model for answer in answers if answer.model is not None).most_common())
-    tasks = Counter(filter(None, (calibrator.fingerprint.task_of(answer.record) for answer in answers)))
     settled, n_disputed = without_disputes(answers)
     with_label = [answer for answer in settled if answer.correct is not None]
     labeled = one_of_each_question(with_label)
-    about: dict[str, Any] = {"drift": drift, "models": models, "tasks": dict(tasks.most_common())}
+    about: dict[str, Any] = {"drift": drift, "models": models, "other_groups": other_groups}
     about["n_disputed"] = n_disputed
     about["n_repeated"] = len(with_label) - len(labeled)
     about["repeats_fit"] = bool(labeled) and calibrator.was_fitted_on(labeled)
@@ -167,3 +171,22 @@ def audit_answers(calibrator: Calibrator, answers: Sequence[AnswerRecord], level
     seen = threshold.claim.kind.count(passed, [bool(answer.correct) for answer in labeled])
     [verdict] = judge([(threshold.claim, seen)], level)
     return AnswersAudit(calibrator, verdict, len(labeled), int(passed.sum()), seen, **about)
+
+
+def _own(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[list[AnswerRecord], dict[str, int]]:
+    """The answers that may be of the calibrator's group, and the number of those of each other group."""
+    task = calibrator.fingerprint.task
+    if not isinstance(task, Group):
+        return list(answers), {}
+    groups = [calibrator.fingerprint.group_of(answer.record) for answer in answers]
+    own = [answer for answer, group in zip(answers, groups, strict=True) if group in (None, task)]
+    others = dict(Counter(str(group) for group in groups if group not in (None, task)).most_common())
+    if not own:
+        raise InvalidInputError(f"There is nothing to audit. {_groups_sentence(task, others)}")
+    return own, others
+
+
+def _groups_sentence(task: Group, others: Mapping[str, int]) -> str:
+    n = sum(others.values())
+    left_out = "answer is left out: it is" if n == 1 else "answers are left out: they are"
+    return f"{n:,} {left_out} of {task.unlike(others)}. Use the calibrator of that group."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from semtoken.clustering.token_clusters import TokenClusters
@@ -12,6 +12,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.core.results.on_demand import without_question
 from semtoken.core.scored_token import Flag
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
+from semtoken.guarantees.group_names import Group, group_name
 from semtoken.guarantees.labels import several
 from semtoken.support.inputs import instance, text, whole
 
@@ -45,14 +46,12 @@ class Fingerprint:
     """Hash of the prompt template."""
     judge: str | None = None
     """The person or the judge that said which answers are right."""
-    task: str | None = None
-    """A label that you choose, such as the kind of question. For one group of answers it is FIELD=VALUE, by the field
-    that divided them (`group_task`).
-    """
+    task: str | Group | None = None
+    """A label that you choose, such as the kind of question; the group, where answers were divided into groups."""
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None:
+        for name, value in vars(self).items():
+            if value is not None and not (name == "task" and isinstance(value, Group)):
                 (whole if name == "k" else text)(value, name)
 
     def require_same(self, other: Fingerprint) -> None:
@@ -100,14 +99,15 @@ class Fingerprint:
                 "Label answers of that model, and make a calibrator of them with `semtoken calibrate`."
             )
 
-    def task_of(self, line: Mapping[str, Any]) -> str | None:
-        """The task of a line of a file, where the labeled answers are one group by a field that the line has; else
+    def group_of(self, line: Mapping[str, Any]) -> Group | None:
+        """The group of a line of a file, where the labeled answers are one group by a field that the line has; else
         None.
         """
         instance(line, Mapping, "line")  # type: ignore[type-abstract]
-        field, is_group, _ = (self.task or "").partition("=")
-        value = line.get(field) if is_group else None
-        return None if value in (None, "") else group_task(field, value)
+        if not isinstance(self.task, Group):
+            return None
+        name = group_name(line.get(self.task.by))
+        return Group(self.task.by, name) if name else None
 
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """Flags for answers of another origin (`other`), to which probabilities and guarantees may not apply.
@@ -118,8 +118,13 @@ class Fingerprint:
         instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine is not None and theirs is not None and mine != theirs:
-                reasons.append(f"{what} was {mine!r} and is {theirs!r}")
+            if mine is None or theirs is None or mine == theirs:
+                continue
+            if not (isinstance(mine, Group) and isinstance(theirs, Group)):
+                reasons.append(f"{what} was {str(mine)!r} and is {str(theirs)!r}")
+            elif mine.by != "model" or other.model is None:  # the model itself has been compared
+                another = mine.unlike({str(theirs): 1})
+                reasons.append(f"the answer is of {another}: use the calibrator of that group")
         unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]
         if unknown:
             reasons.append(f"it does not say with which {' and '.join(unknown)} it was fitted")
@@ -203,11 +208,6 @@ def one_model(scored: Any, *, remedy: str = "each, such as with `semtoken calibr
     return names[0] if names else None
 
 
-def group_task(field: str, value: Any) -> str:
-    """The task of one group of answers, FIELD=VALUE, which `Fingerprint.task` holds."""
-    return f"{field}={str(value).strip()}"
-
-
 def clusters_hash(clusters: TokenClusters) -> str:
     """A hash of cluster labels, sixteen hex digits; `InvalidInputError` for what is no clusters."""
     instance(clusters, TokenClusters, "clusters")
@@ -230,7 +230,7 @@ def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
 
 def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     """The fields of a fingerprint that are known, for people."""
-    return {name: value for name, value in asdict(fingerprint).items() if value is not None}
+    return {name: value for name, value in vars(fingerprint).items() if value is not None}
 
 
 def _origin_of(answer: ScoredAnswer) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
@@ -253,16 +253,3 @@ def models_sentence(fitted: str | None, models: Mapping[str, int], answers: str)
         f"{sum(others.values()):,} of the {sum(models.values()):,} {answers} came from another model than the "
         f"calibrator's, {fitted!r}: {listed}."
     )
-
-
-def tasks_sentence(fitted: str | None, tasks: Mapping[str, int]) -> str:
-    """A sentence on answers of other tasks than a calibrator was fitted for (`fitted`); "" if there are none.
-
-    `tasks` is how many answers each task has.
-    """
-    others = {name: n for name, n in tasks.items() if name != fitted}
-    if not others:
-        return ""
-    listed = ", ".join(f"{n:,} of {name!r}" for name, n in others.items())
-    count = f"{sum(others.values()):,} of the {sum(tasks.values()):,} answers"
-    return f"{count} are of another task than the calibrator's, {fitted!r}: {listed}."

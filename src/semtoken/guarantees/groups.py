@@ -15,8 +15,9 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.guarantees.calibrator import NAME, Calibrator
 from semtoken.guarantees.exact import forecast
-from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, group_task, one_model
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
 from semtoken.guarantees.fitting import FEWEST_UNLABELED
+from semtoken.guarantees.group_names import Group, group_name
 from semtoken.guarantees.labels import LabeledScores, labeled
 from semtoken.guarantees.measures import Report
 from semtoken.guarantees.threshold_sets import places_of_groups
@@ -34,24 +35,22 @@ LONGEST_NAME = 255
 class AnswerGroup:
     """Answers that get a calibrator of their own."""
 
-    by: str | None
-    """The field by which answers were grouped; None where all are one group."""
-    value: str
-    """The value of that field in this group; empty where all are one group."""
+    task: Group | None
+    """The field by which answers were grouped, with its value in this group; None where all are one group."""
     answers: tuple[AnswerRecord, ...] = field(repr=False)
     """The answers, with and without labels."""
     further: tuple[AnswerRecord, ...] = field(default=(), repr=False)
     """Answers that only place the threshold, whatever their labels say."""
 
     @property
-    def title(self) -> str:
-        """The field with its value; empty where all answers are one group."""
-        return "" if self.by is None else f"{self.by} {self.value}"
+    def value(self) -> str:
+        """The value of the field in this group; empty where all answers are one group."""
+        return "" if self.task is None else self.task.value
 
     @property
-    def task(self) -> str | None:
-        """The field and the value as a fingerprint has them; None where all answers are one group."""
-        return None if self.by is None else group_task(self.by, self.value)
+    def title(self) -> str:
+        """The field with its value; empty where all answers are one group."""
+        return "" if self.task is None else str(self.task)
 
     @property
     def folder(self) -> str:
@@ -134,13 +133,13 @@ def answer_groups(
     names an answer whose field is missing or empty; it is raised, too, for more groups than can have guarantees.
     """
     if by is None:
-        return [AnswerGroup(None, "", tuple(answers), tuple(further))]
+        return [AnswerGroup(None, tuple(answers), tuple(further))]
     for answer in (*answers, *further):
-        if answer.record.get(by) in (None, ""):
+        if not group_name(answer.record.get(by)):
             raise InvalidInputError(f"{answer.where}: the field {by!r}, which --group-by names, is missing or empty.")
     own = places_of_groups([answer.record[by] for answer in answers], len(answers))
-    rest = {name: tuple(other for other in further if str(other.record[by]).strip() == name) for name in own}
-    return [AnswerGroup(by, name, tuple(answers[i] for i in places), rest[name]) for name, places in own.items()]
+    rest = {name: tuple(other for other in further if group_name(other.record[by]) == name) for name in own}
+    return [AnswerGroup(Group(by, name), tuple(answers[i] for i in places), rest[name]) for name, places in own.items()]
 
 
 def fit_groups(
@@ -154,19 +153,21 @@ def fit_groups(
 ) -> list[FittedGroup]:
     """Fit a calibrator with a threshold to each group of answers; the guarantees hold together.
 
-    Answers without a label place the thresholds of `selective_risk` where there are at least 200 of them. Those that
-    another model gave than the labeled ones are left out.
+    The labeled answers of a group make its calibrator. With a guarantee of `selective_risk` its answers without a label
+    place the threshold, if there are at least 200 of them; those of another model than that of the labeled ones are
+    left out.
 
     Parameters
     ----------
-    groups
-        Groups of answers of different questions (see `answer_groups` and `one_of_each_question`).
+    groups : list of AnswerGroup
+        The groups, as `answer_groups` makes them; within a group all answers are to different questions
+        (`one_of_each_question`).
     alpha : float
         The error rate that each guarantee allows, in (0, 1).
     delta : float
-        The probability, in (0, 1), that any of the guarantees fails, however many groups there are.
+        The probability, in (0, 1), that any of the guarantees fails; each group gets delta divided by their number.
     guarantee, score, fingerprint
-        As for `Calibrator.fit`. The task of the fingerprint is the group, where there are several.
+        As for `Calibrator.fit`. A group that has a field and a value takes the place of the fingerprint's task.
 
     Returns
     -------
@@ -176,8 +177,8 @@ def fit_groups(
 
     Raises
     ------
-    InvalidInputError
-        A group cannot be fitted, as with too few labels; the message names it.
+    CalibratorMismatchError, InvalidInputError
+        A group cannot be fitted, as with too few labels; an `InvalidInputError` names the group.
     """
     each = delta / max(len(groups), 1)  # Bonferroni: the probabilities of failure add up at the worst
     fitted = []
@@ -211,11 +212,11 @@ def check_folders(directory: Path, groups: Sequence[AnswerGroup] = (), *, overwr
     if directory.exists() and not directory.is_dir():
         raise InvalidInputError(f"{directory} is a file; give the name of a folder.")
     for group in groups:
-        if len(group.folder) > LONGEST_NAME:
+        if group.task is not None and len(group.folder) > LONGEST_NAME:
             raise InvalidInputError(
-                f"The value {shortened(group.value)!r} of the field {group.by!r} is too long: its calibrator gets a "
-                f"folder of that name, for which it makes {len(group.folder)} of at most {LONGEST_NAME} bytes. Shorten "
-                "it."
+                f"The value {shortened(group.value)!r} of the field {group.task.by!r} is too long: its calibrator "
+                f"gets a folder of that name, for which it makes {len(group.folder)} of at most {LONGEST_NAME} bytes. "
+                "Shorten it."
             )
     for folder, name in product([group.folder for group in groups] or [""], (NAME, REPORT)):
         refuse_existing(directory / folder / name, "directory", overwrite=overwrite)

@@ -58,7 +58,7 @@ def _content(calibrator: Calibrator, report: Report, answers: LabeledScores, for
         else "On answers that the calibrator was not fitted on."
     )
     return {
-        "task": calibrator.fingerprint.task,
+        "task": str(calibrator.fingerprint.task or ""),
         "statement": "No guarantee was asked for." if threshold is None else threshold.statement,
         "forecast": forecast,
         "base": percent(round(report.base_rate, 3)),

@@ -15,6 +15,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees import exact
 from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, origin_of_labeled
 from semtoken.guarantees.fitting import fit
+from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.labels import chosen_method, labeled, log_confidences, scores_and_labels
 from semtoken.guarantees.threshold import Threshold
@@ -22,8 +23,6 @@ from semtoken.support.inputs import listed
 
 MOST_GROUPS = 20
 """Most groups that one fit makes a guarantee for: each of them needs labels of its own."""
-MISSING = ("None", "nan", "NaT", "<NA>")
-"""The missing values of Python, NumPy and pandas, as `str` writes them."""
 Band: TypeAlias = Literal["accept", "look", "discard"]
 
 
@@ -32,7 +31,7 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
 
     `InvalidInputError` if there is not one group for each answer, one is empty, or there are more than `MOST_GROUPS`.
     """
-    names = [_name_of(group) for group in listed(groups, "groups")]
+    names = [group_name(group) for group in listed(groups, "groups")]
     if len(names) != n:
         raise InvalidInputError(f"There are {n} answers and {len(names)} groups; every answer needs one.")
     if "" in names:
@@ -45,13 +44,6 @@ def places_of_groups(groups: Sequence[Any], n: int) -> dict[str, list[int]]:
     for place, name in enumerate(names):
         places[name].append(place)
     return places
-
-
-def _name_of(group: Any) -> str:
-    """The name of a group; empty for None, and for the values by which tables say that there is none."""
-    name = str(group).strip()
-    # A text of that spelling is a name: "nan" is the code of a language.
-    return "" if not isinstance(group, str) and name in MISSING else name
 
 
 @dataclass(frozen=True)
@@ -146,7 +138,7 @@ class GroupThresholds:
 
         It abstains on an answer of a group that was not fitted.
         """
-        threshold = self.thresholds.get(_name_of(group))
+        threshold = self.thresholds.get(group_name(group))
         if threshold is None:
             note = f"Nothing is guaranteed for the group {str(group)!r:.60}: none of the labeled answers belongs to it."
             return Decision("abstain", "no_threshold", probability_correct, note)
