@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from typing import Any
+
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
 
 from semtoken.core.results import Alternative, ScoredAnswer, ScoredToken
 
@@ -72,3 +77,56 @@ class Seen(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+BLOCKS = {"div", "p", "summary", "caption", "tr"}
+"""Elements that begin on a line of their own."""
+
+
+class ReadHtml(HTMLParser):
+    """A fragment as a reader sees it: cells between bars, titles in brackets, underlines and bold words by name."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.text, self._ends = "", list[str]()
+        self.feed(fragment)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        line = re.search(r"text-decoration:underline (\w+)", given.get("style", ""))
+        seen = [line[1]] if line else []
+        seen += ["bold"] if tag == "b" else []
+        seen += [given["title"]] if "title" in given else []
+        self.text += "\n" if tag in BLOCKS and self.text[-1:] not in ("", "\n") else ""
+        self.text += "| " if tag in ("td", "th") else ""
+        self._ends.append(f" [{'; '.join(seen)}]" if seen else "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.text += self._ends.pop() + (" " if tag in ("td", "th") else "")
+        self.text += "\n" if tag in BLOCKS and self.text[-1:] != "\n" else ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_html(fragment: str) -> str:
+    """The lines that a reader sees of a fragment of HTML."""
+    return re.sub(" +$", "", ReadHtml(fragment).text.strip(), flags=re.MULTILINE)
+
+
+def read_text(shown: Text) -> str:
+    """Words for a terminal as a reader sees them, with what is shaded, underlined and bold in brackets."""
+    read, at = "", 0
+    for span in shown.spans:
+        style = Style.parse(str(span.style))
+        names = {"shaded": style.bgcolor, "underlined": style.underline, "bold": style.bold, "dim": style.dim}
+        read += f"{shown.plain[at : span.end]} [{', '.join(name for name, on in names.items() if on)}]"
+        at = span.end
+    return read + shown.plain[at:]
+
+
+def read_table(shown: Table) -> str:
+    """The cells of a table for a terminal, its names above them."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in shown.columns]
+    return "\n".join(" | ".join(row).rstrip() for row in zip(*columns, strict=True))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,9 @@ from semtoken.guarantees.journal.entries import line_of
 from semtoken.guarantees.journal.labels import LabelAgreement
 from semtoken.guarantees.journal.store import InUse, Size
 from semtoken.guarantees.journal.watch import GuaranteeReport, guarantee_report
-from semtoken.guarantees.journal.writer import Figures, JournalWriter
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import Interval
+from tests.core.shown import read_html
 from tests.guarantees.made_up import DAY, entry
 from tests.guarantees.worlds import WORLDS
 
@@ -29,10 +28,11 @@ def said_of_fits() -> Iterator[Any]:
     for world in WORLDS.values():
         scores, correct = world.draw(np.random.default_rng(1), 150)
         threshold = st.Threshold.fit(scores, correct)
-        yield from (repr(threshold), threshold._repr_html_())
+        yield from (repr(threshold), read_html(threshold._repr_html_()))
     fitted = st.Calibrator.fit(scores, correct, alpha=0.2)
     report = fitted.report(scores, correct)
-    yield from (repr(fitted), fitted._repr_html_(), fitted.guarantee, report._repr_html_(), report.sentence)
+    yield from (repr(fitted), read_html(fitted._repr_html_()), fitted.guarantee)
+    yield from (read_html(report._repr_html_()), report.sentence)
     for low, high in ((-0.2, 0.0), (0.0, 0.2), (0.1, 0.2), (-0.2, -0.1)):
         yield replace(report, log_loss_gain=Interval(0.1, low, high)).sentence
     yield GroupThresholds.fit(scores, correct, groups=["ab"[i % 2] for i in range(150)], alpha=0.3).statement
@@ -52,9 +52,6 @@ def said_of_journals() -> Iterator[Any]:
         yield from (models_sentence(model, models, "newest answers") for model in (None, "a"))
     yield from (LabelAgreement(*counts).sentence for counts in ((0, 0), (40, 0), (40, 3)))
     yield from (Size(n, n // 2, n // 3, n // 4, n * 2**18, None, None).sentence for n in (0, 1, 4, 5000))
-    for figures in (Figures(9, 9, 0, 0, 0, None), Figures(9, 5, 1200, 2, 70, "disk full")):
-        writer = SimpleNamespace(figures=figures, journal=SimpleNamespace(name="NAME"), set_aside_file="FILE")
-        yield from vars(JournalWriter)["losses"].fget(writer)
     row = json.loads(entry(1).line())
     decided = {"sampled": True, "decision": "answer", "probability_correct": 0.256, "flags": ["a", "b"]}
     for more in ({}, decided, {"unscored": "none", "model": None}, {"confidence_lower": 0.8, "confidence_upper": 0.95}):

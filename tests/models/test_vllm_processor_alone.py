@@ -76,7 +76,7 @@ def logits_of(batch: list[Request]) -> Any:
     return np.stack([request.logits[len(request.known)] for request in batch]).copy()
 
 
-def first_runner(processor: Any, requests: list[Request], random: np.random.Generator) -> None:
+def first_runner(processor: Any, requests: list[Request], random: np.random.Generator, **changes: Any) -> None:
     """A batch of rows, in which the end closes gaps and rows change places; messages say so."""
     waiting, rows = list(requests), dict[int, Request]()
     while waiting or rows:
@@ -88,7 +88,7 @@ def first_runner(processor: Any, requests: list[Request], random: np.random.Gene
             if waiting and row not in rows and random.random() < 0.7:
                 rows[row] = waiting.pop()
                 name = rows[row].name if watched(rows[row]) else None
-                added.append((row, params(name), None, rows[row].known))
+                added.append((row, params(name, **changes), None, rows[row].known))
         while rows and (gap := next((row for row in range(4) if row not in rows), 4)) < (last := max(rows)):
             rows[gap] = rows.pop(last)
             moved.append((last, gap, Direction.UNIDIRECTIONAL))
@@ -104,7 +104,9 @@ def first_runner(processor: Any, requests: list[Request], random: np.random.Gene
             request.known.append(request.ids[len(request.known)])
 
 
-def second_runner(processor: Any, states: Any, requests: list[Request], random: np.random.Generator) -> None:
+def second_runner(
+    processor: Any, states: Any, requests: list[Request], random: np.random.Generator, **changes: Any
+) -> None:
     """Slots that a request keeps, of which a step takes some in any order."""
     waiting, slots = list(requests), dict[int, Request]()
     while waiting or slots:
@@ -113,7 +115,7 @@ def second_runner(processor: Any, states: Any, requests: list[Request], random: 
                 slots[slot] = waiting.pop()
                 states.prompt_len.np[slot] = 2 + slot
                 name = slots[slot].name if watched(slots[slot]) else None
-                assert processor.add_request(slot, params(name)) is watched(slots[slot])
+                assert processor.add_request(slot, params(name, **changes)) is watched(slots[slot])
         chosen = [slot for slot in random.permutation(sorted(slots)).tolist() if random.random() < 0.8]
         for slot in chosen:
             known = slots[slot].known
@@ -129,27 +131,42 @@ def second_runner(processor: Any, states: Any, requests: list[Request], random: 
                 del slots[slot]
 
 
+def run(
+    module: ModuleType,
+    almanac_clusters: TokenClusters,
+    runner: int,
+    requests: list[Request],
+    random: np.random.Generator,
+    **changes: Any,
+) -> Any:
+    """The processor of one of vLLM's runners, after these requests."""
+    if runner == 1:
+        processor = made(module, almanac_clusters, "cpu", False)
+        first_runner(processor, requests, random, **changes)
+        return processor
+    lengths = torch.zeros(4, dtype=torch.int32)
+    ids = Fields(gpu=torch.zeros((4, 32), dtype=torch.int32))
+    states = Fields(prompt_len=Fields(np=np.zeros(4, dtype=int)), total_len=Fields(gpu=lengths), all_token_ids=ids)
+    processor = made(module, almanac_clusters, states)
+    second_runner(processor, states, requests, random, **changes)
+    return processor
+
+
 @each(("runner", "seed"), [(runner, seed) for runner in (1, 2) for seed in range(3)])
 def test_answers_of_either_runner_have_the_scores_of_their_logits(
     module: ModuleType, almanac_clusters: TokenClusters, runner: int, seed: int
 ) -> None:
     requests, random = make_requests(almanac_clusters.vocabulary.size, 7, seed), np.random.default_rng(seed)
-    if runner == 1:
-        processor = made(module, almanac_clusters, "cpu", False)
-        first_runner(processor, requests, random)
-    else:
-        lengths = torch.zeros(4, dtype=torch.int32)
-        ids = Fields(gpu=torch.zeros((4, 32), dtype=torch.int32))
-        states = Fields(prompt_len=Fields(np=np.zeros(4, dtype=int)), total_len=Fields(gpu=lengths), all_token_ids=ids)
-        processor = made(module, almanac_clusters, states)
-        second_runner(processor, states, requests, random)
+    processor = run(module, almanac_clusters, runner, requests, random)
     for request in requests:
         if watched(request):
             found = processor.take(request.name, request.ids, "What?")
             expected = score_logits(request.logits, request.ids, almanac_clusters)
             assert found.log_confidence == pytest.approx(expected.log_confidence, rel=1e-9)
             assert (found.distribution, found.question) == ("raw", "What?")
-    assert not processor.requests._watched and processor.is_argmax_invariant() is False
+            with pytest.raises(InvalidInputError, match="semtoken_id"):
+                processor.take(request.name, request.ids)  # a score is kept until it is taken
+    assert processor.is_argmax_invariant() is False
 
 
 @each(
@@ -169,10 +186,10 @@ def test_answers_of_either_runner_have_the_scores_of_their_logits(
 def test_what_the_engine_changed_before_is_noted(
     module: ModuleType, almanac_clusters: TokenClusters, changes: dict[str, Any], first: str, second: str
 ) -> None:
-    for runner, expected in ((("cpu", False), first), ((Fields(),), second)):
-        processor = made(module, almanac_clusters, *runner)
-        processor.add_request(0, params("x", **changes))
-        assert processor._places[0].distribution == expected
+    for runner, expected in ((1, first), (2, second)):
+        [request] = make_requests(almanac_clusters.vocabulary.size, 1, seed=0)
+        processor = run(module, almanac_clusters, runner, [request], np.random.default_rng(0), **changes)
+        assert processor.take(request.name, request.ids).distribution == expected
 
 
 def test_requests_that_could_not_be_scored_are_refused(module: ModuleType, almanac_clusters: TokenClusters) -> None:
@@ -192,7 +209,9 @@ def test_engines_that_it_cannot_score_are_refused(
     module: ModuleType, almanac_clusters: TokenClusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     processor, size = module.scoring_processor(almanac_clusters, "paper"), almanac_clusters.vocabulary.size
-    assert processor(config(size, speculative_config=None), "cpu", False).requests.scorer.rules.preset == "paper"
+    [request] = make_requests(size, 1, seed=0)
+    first_runner(processor(config(size, speculative_config=None), "cpu", False), [request], np.random.default_rng(0))
+    assert processor.take(request.name, request.ids).preset == "paper"
     assert not caplog.records
     with pytest.raises(VocabularyMismatch, match=f"gives {size - 1:,} logits a step"):
         processor(config(size - 1), "cpu", False)
