@@ -215,7 +215,8 @@ def test_entries_wait_while_the_file_is_gone(tmp_path: Path, apart: bool, other:
         (tmp_path / "new.db").rename(file)
     put(writer, range(10, 20))
     wait_until(lambda: writer.figures.problem is not None, 30)
-    assert "its file was deleted or moved" in str(writer.figures.problem)
+    [said] = writer.losses
+    assert said.startswith(f"{writer.journal.name} takes nothing now (") and "its file was deleted or moved" in said
     with pytest.raises(JournalError, match=r"deleted or moved while it was in use\. Put it back, or start again"):
         writer.journal.newest()
     assert file.exists() == other and writer.figures.written == 10 and writer.figures.waiting_bytes > 0
@@ -476,6 +477,10 @@ def test_every_count_is_told_as_it_grows(tmp_path: Path, caplog: pytest.LogCaptu
     assert [path for path in (tmp_path / "spool").iterdir() if path.is_dir()] == []  # nobody has to take anything over
     assert told == {"acknowledged": 4, "written": 3, "dropped": 1, "set_aside": 1}
     assert told == {name: n for name, n in vars(writer.figures).items() if name in told}
+    assert writer.losses == [
+        f"1 answer could not be kept in {writer.journal.name}.",
+        f"1 answer can never be written to {writer.journal.name}. See {writer.set_aside_file}.",
+    ]
     dropped, aside = [one.getMessage() for one in caplog.records]
     assert dropped == "The journal drops entries: closed" and str(writer.set_aside_file) in aside
 

@@ -17,6 +17,7 @@ from semtoken.guarantees.journal.spool import SET_ASIDE, Spool, left_behind, spo
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.writer_process import WriterProcess, write_file
 from semtoken.support.files.safe_files import MEBIBYTE
+from semtoken.support.text import with_noun
 
 logger = logging.getLogger("semtoken.journal")
 
@@ -112,11 +113,10 @@ class JournalWriter:
         """Sentences on entries that the journal has not got, or not yet; none where it has all."""
         figures, name, losses = self.figures, self.journal.name, []
         if figures.dropped:
-            losses.append(f"{figures.dropped:,} answers could not be kept in {name}.")
+            losses.append(f"{with_noun(figures.dropped, 'answer')} could not be kept in {name}.")
         if figures.set_aside:
-            losses.append(
-                f"{figures.set_aside:,} answers can never be written to {name}: they are in {self.set_aside_file}."
-            )
+            count = with_noun(figures.set_aside, "answer")
+            losses.append(f"{count} can never be written to {name}. See {self.set_aside_file}.")
         if figures.problem is not None:
             losses.append(
                 f"{name} takes nothing now ({figures.problem}): the next command that opens it brings the answers in."
