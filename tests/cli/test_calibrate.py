@@ -234,6 +234,17 @@ def test_labels_of_two_people_that_disagree_count_as_wrong(semtoken: RunCommand,
     assert st.Calibrator.load(tmp_path / "made").n_correct == sum(row["correct"] for row in ann[9:])
 
 
+def test_a_person_and_a_judge_that_disagree_count_as_wrong(semtoken: RunCommand, tmp_path: Path) -> None:
+    """The judge calls all of them right, wherever the lines that it labels stand."""
+    ann = answers(60)
+    judged = [{**row, "correct": None, "answers": [row["response"]]} for row in ann]
+    disputed = sum(not row["correct"] for row in ann)
+    for name, rows in (("first", ann + judged), ("last", judged + ann)):
+        result = semtoken("calibrate", write_lines(tmp_path / f"{name}.jsonl", rows), "-o", tmp_path / name)
+        assert f"{disputed} answers are labeled both right and wrong: they count as wrong." in result.stderr
+        assert st.Calibrator.load(tmp_path / name).n_correct == 60 - disputed
+
+
 def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "labeled.jsonl", answers(50))
     assert semtoken("calibrate", source, "-o", tmp_path / "made").exit_code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,9 +92,14 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
     assert (last.question, last.text, last.log_confidence, last.correct) == ("[1]", "z", 0.0, None)
     assert last.references == ("p", "q")
     assert last.log_confidence_interval == (-math.log(4), -math.log(2))
-    path.write_text(json.dumps(lines[2]))
-    with pytest.raises(InvalidInputError, match="holds no answers"):
-        read_answers(path)
+    unscored = {"question": "d", "response": "w", "unscored": "no log-probabilities", "log_confidence": None}
+    for odd, reason in (
+        ([lines[2], unscored], "no answer with a score. The first of 2 lines says why: no answer in time"),
+        ([unscored], "no answer with a score. The first of 1 line says why: no log-probabilities"),
+        ([], "no answers."),
+    ):
+        with pytest.raises(InvalidInputError, match=f"{path} holds {reason}$"):
+            read_answers(write_lines(path, odd))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
+from datetime import date
 from pathlib import Path
 from threading import Barrier
 
+import pandas as pd
 import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
@@ -23,6 +25,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import read_answers
 from semtoken.guarantees.journal.database import JournalError, engine_of, entries, metadata, url_of, without_password
 from semtoken.guarantees.journal.entries import COLUMNS, AnswerOrigin, Recording, SamplingRule, fingerprint_of_prompt
+from semtoken.guarantees.journal.export import check_nothing_lost
 from semtoken.guarantees.journal.labels import add_label
 from semtoken.guarantees.journal.spool import Spool, spool_folder
 from semtoken.guarantees.journal.store import Journal
@@ -85,6 +88,16 @@ def test_an_export_replaces_no_file_that_holds_more(ending: str, tmp_path: Path)
         assert after.exit_code == 1 and f"{target} holds 1 entry that this export would not" in after.stderr
         assert target.read_bytes() == whole
         assert " holds 3 entries." in invoke([*words, "--force"]).stderr
+
+
+def test_a_column_that_somebody_added_does_not_matter_to_an_export(journal: Journal, tmp_path: Path) -> None:
+    """Only the ids of a table are read, and no reader of answers takes a column of dates."""
+    journal.add(rows_of([entry(0)]))
+    frame = pd.DataFrame({"id": ["entry-0", "gone"], "seen": [date(2026, 12, 1)] * 2})
+    for rows, entries_lost in ((frame[:1], 0), (frame, 1), (frame[["seen"]], 1)):
+        rows.to_parquet(tmp_path / "all.parquet")
+        with pytest.raises(InvalidInputError, match="holds 1 entry") if entries_lost else nullcontext():
+            check_nothing_lost(journal, tmp_path / "all.parquet")
 
 
 def test_an_export_to_the_output_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

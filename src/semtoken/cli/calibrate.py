@@ -104,15 +104,8 @@ class _Target:
 
 
 def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[list[AnswerRecord], list[AnswerRecord]]:
-    """The answers of a file or a journal, one for each question, and those of --unlabeled."""
-    from semtoken.guarantees.answer_records import (
-        disputes_sentence,
-        one_of_each_question,
-        read_answers,
-        require_labels,
-        require_scores,
-        without_disputes,
-    )
+    """The answers of a file or a journal, and those of --unlabeled."""
+    from semtoken.guarantees.answer_records import read_answers, require_labels, require_scores
     from semtoken.guarantees.exact import shortage
     from semtoken.guarantees.groups import read_unlabeled
 
@@ -131,13 +124,7 @@ def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[li
     n_labels = sum(answer.can_be_labeled for answer in answers)
     if for_accepted and (missing := shortage(n_labels, wanted.alpha, wanted.delta)):
         tell(missing)
-    settled, n_disputed = without_disputes(answers)
-    if disputed := disputes_sentence(n_disputed):
-        tell(disputed)
-    kept = one_of_each_question(settled, how.group_by, labeled_first=True)
-    if left_out := len(answers) - len(kept):
-        tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
-    return kept, further
+    return answers, further
 
 
 def _fit_answers(source: str, how: AnswerOptions, wanted: GuaranteeSection, target: _Target) -> int | None:
@@ -151,7 +138,7 @@ def _fit_answers(source: str, how: AnswerOptions, wanted: GuaranteeSection, targ
     check_folders(target.output, overwrite=target.overwrite)
     answers, further = _read(source, how, wanted)
     answers, judged_by = _judged(answers, how.judge)
-    groups = answer_groups(answers, further, how.group_by)
+    groups = answer_groups(_one_of_each(answers, how.group_by), further, how.group_by)
     check_folders(target.output, groups, overwrite=target.overwrite)  # before anything is fitted, which takes a while
     try:
         fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
@@ -254,3 +241,16 @@ def _judged(answers: Sequence[AnswerRecord], judge: str | None) -> tuple[list[An
 
     chosen = judge_from(judge or "exact")
     return label_records(answers, chosen), chosen.name
+
+
+def _one_of_each(answers: Sequence[AnswerRecord], group_by: str | None) -> list[AnswerRecord]:
+    """One of the answers to each question, in each group; whoever labeled them, disputes count as wrong."""
+    from semtoken.guarantees.answer_records import disputes_sentence, one_of_each_question, without_disputes
+
+    settled, n_disputed = without_disputes(answers)
+    if disputed := disputes_sentence(n_disputed):
+        tell(disputed)
+    kept = one_of_each_question(settled, group_by, labeled_first=True)
+    if left_out := len(answers) - len(kept):
+        tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
+    return kept

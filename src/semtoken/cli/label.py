@@ -74,7 +74,7 @@ def _ask_all(session: LabelingSession, target: Path) -> None:
     from semtoken.guarantees.labeling import write_labeled
 
     class Key(Prompt):
-        """One of some letters, in lower case however it is typed."""
+        """A question that is answered by one of a few letters, in either case."""
 
         def process_response(self, value: str) -> str:
             return super().process_response(value.lower())

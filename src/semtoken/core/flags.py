@@ -57,8 +57,8 @@ def listed_flags(
 ) -> tuple[Flag, ...]:
     """Flags about the lists of a complete answer: what they lack, and what makes its bounds wide.
 
-    `vocabulary` has the texts of the tokens, as the answer is decoded by it.
-    Of steps that are `silent` (`silent_zeros`) or `copied` (`without_copied_lists`), zeros or lists are not used.
+    `vocabulary` has the texts of the tokens, as the answer is decoded by it. `silent` are the steps whose zero is no
+    log-probability (`silent_zeros`), `copied` those whose list was dropped (`without_copied_lists`): flags say so.
     `BackendError` if the engine leaves out the blanks that tokens begin with.
     """
     steps = agreed.listed

@@ -16,6 +16,7 @@ from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.labels import PRODUCT
 from semtoken.support.files.record_files import VERDICTS, read_rows
 from semtoken.support.inputs import real
+from semtoken.support.text import error_text, with_noun
 
 _METHODS = (PRODUCT, "new_phrases")
 """The methods that confidences are by."""
@@ -126,14 +127,21 @@ class AnswerRecord:
 
 
 def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
-    """The answers of a `.jsonl` or `.csv` file, as `semtoken score` and `semtoken ask --json` write it.
+    """The answers of a file of JSON lines, CSV or Parquet, such as `semtoken score` and `semtoken ask --json` write.
 
-    It may be any file with `log_confidence`, `question` or `prompt`, `response`, `answers` (accepted ones) and a label:
-    true, false, 1, 0, yes, no; empty or null for none. Lines with an `error` are left out, and those that
-    a journal has as `unscored`. `InvalidInputError` if the file cannot be read or holds no answers, or a line cannot be
-    used; the message names it.
+    Each line has `log_confidence`, `question` or `prompt`, and `response`; it may have `answers` (accepted ones), and
+    a field `label`: true, false, 1, 0, yes or no, and empty or null where nobody judged. Lines that say why they have
+    no score are left out: in `error`, or in `unscored`, as exports of a journal do. `InvalidInputError` if the file
+    cannot be read, no line is left, or one cannot be used; the message names the line.
     """
-    answers = [answer_record(where, record, label) for _, where, record in read_rows(path) if not _has_no_score(record)]
+    rows = [(where, record) for _, where, record in read_rows(path)]
+    answers = [answer_record(where, record, label) for where, record in rows if not _has_no_score(record)]
+    if rows and not answers:
+        first = rows[0][1]
+        raise InvalidInputError(
+            f"{path} holds no answer with a score. The first of {with_noun(len(rows), 'line')} says why: "
+            f"{error_text(first.get('error') or first.get('unscored'))}"
+        )
     if not answers:
         raise InvalidInputError(f"{path} holds no answers.")
     return answers

@@ -65,7 +65,7 @@ def check_nothing_lost(journal: Journal, target: Path, *, labeled: bool = False)
     """
     if str(target) == STANDARD or not target.is_file():
         return
-    there = [str(fields.get("id")) for _, _, fields in read_rows(target)]
+    there = [str(fields.get("id")) for _, _, fields in read_rows(target, only=["id"])]
     pages = journal.pages([entries.c.n, entries.c.id], *_conditions(labeled=labeled)) if there else ()
     lost = set(there).difference(row.id for page in pages for row in page)
     if lost:

@@ -131,19 +131,22 @@ def as_file(source: Path) -> Iterator[Path]:
         yield copy
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """Read the records of a file, by default JSON lines; those that cannot be read carry the reason."""
+def read_records(path: Path, *, only: Sequence[str] | None = None) -> Iterator[Record]:
+    """Read the records of a file, by default JSON lines; those that cannot be read carry the reason.
+
+    `only` names the fields that are wanted: others are not read where the file keeps them apart, in Parquet.
+    """
     kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix, LINES)
     if kind == CSV:
         return _read_csv(path)
-    return _read_parquet(path) if kind == PARQUET else _read_lines(path)
+    return _read_parquet(path, only) if kind == PARQUET else _read_lines(path)
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def read_rows(path: Path, *, only: Sequence[str] | None = None) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an
-    `InvalidInputError`.
+    `InvalidInputError`. `only` is as for `read_records`.
     """
-    for record in read_records(path):
+    for record in read_records(path, only=only):
         where = f"{path}, line {record.number}"
         if record.fault:
             raise InvalidInputError(f"{where}: {record.fault}.")
@@ -246,14 +249,14 @@ def _why_unreadable(name: str) -> str:
     return "not JSON" if name in JSON_CELLS else "neither true nor false (1 nor 0)"
 
 
-def _read_parquet(path: Path) -> Iterator[Record]:
+def _read_parquet(path: Path, only: Sequence[str] | None) -> Iterator[Record]:
     pyarrow = require("pyarrow", extra="frames")
     parquet = require("pyarrow.parquet", extra="frames")
     number = 0
     try:
         with reading_errors(path), path.open("rb") as file:
             table = parquet.ParquetFile(file, page_checksum_verification=True)
-            for batch in table.iter_batches(ROWS_AT_ONCE):
+            for batch in table.iter_batches(ROWS_AT_ONCE, columns=only):
                 for row in batch.to_pylist():
                     number += 1
                     yield _plain_record(number, row)
