@@ -38,13 +38,19 @@ def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_pat
     assert re.search(said, str(caught.value))
 
 
-def test_the_values_of_choices_may_stand_alone(tmp_path: Path) -> None:
-    short, long = tmp_path / "short.yaml", tmp_path / "long.yaml"
-    short.write_text("tone: {type: choice, instructions: Which, choices: [calm, true]}", encoding="utf-8")
-    long.write_text(
-        "tone: {type: choice, instructions: Which, choices: [{value: calm}, {value: true}]}", encoding="utf-8"
-    )
-    assert read_questions(short) == read_questions(long)
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("type: choice, choices: [calm, true]", "type: choice, choices: [{value: calm}, {value: true}]"),
+        ("type: score, levels: [low, high]", "type: score, levels: [{label: low}, {label: high}]"),
+    ],
+)
+def test_choices_and_levels_may_be_their_texts_alone(short: str, long: str, tmp_path: Path) -> None:
+    read = []
+    for written in (short, long):
+        (tmp_path / "questions.yaml").write_text(f"tone: {{instructions: Which, {written}}}", encoding="utf-8")
+        read.append(read_questions(tmp_path / "questions.yaml"))
+    assert read[0] == read[1]
 
 
 def test_items_in_the_place_of_questions_are_known_as_such(tmp_path: Path) -> None:

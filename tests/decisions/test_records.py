@@ -167,3 +167,14 @@ def test_a_question_of_the_openai_form_names_its_options() -> None:
     found = openai.read_question({"type": "score", "instructions": "How?", "levels": levels}, "q")
     assert [(one.value, one.name, one.description) for one in found.options] == [(0, "low", ""), (1, "high", "much")]
     assert (found.name, found.instructions) == ("q", "How?")
+
+
+@pytest.mark.parametrize("wire", [systemone, sglang])
+def test_options_with_one_name_are_not_asked_where_names_are_all_that_tells_them_apart(wire: Any) -> None:
+    """True and "true" are two options, and would be one key of a JSON object: the other would be lost on the way."""
+    mixed = Choice("Which?", [True, "true", "other"])
+    assert len(openai.body("s", {"q": mixed})["questions"][0]["choices"]) == 3
+    with pytest.raises(InvalidInputError, match=r"Two options of the question 'Which\?' are named 'true'.* Name one"):
+        wire.body("s", {"q": mixed})
+    with pytest.raises(InvalidInputError, match="are named 'true'"):
+        wire.written_answer(Answer(mixed, (0.2, 0.3, 0.5)))

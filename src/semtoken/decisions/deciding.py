@@ -105,7 +105,7 @@ def decide_about(
 def as_question(question: Any, name: Any = None) -> Question:
     """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format.
 
-    Of a question written by hand, `choices` may be the values alone, `["calm", "angry"]`.
+    In a question written by hand, `choices` and `levels` may be texts alone, such as `["calm", "angry"]`.
     """
     if isinstance(question, Predicate | Choice | Score):
         return question
@@ -119,9 +119,10 @@ def as_question(question: Any, name: Any = None) -> Question:
     kind = question.get("type")
     if "criteria" in question or (isinstance(kind, str) and kind == "noul"):
         return systemone.read_question(label or str(name), question)
-    if isinstance(choices := question.get("choices"), list | tuple):
-        written = [choice if isinstance(choice, Mapping) else {"value": choice} for choice in choices]
-        question = {**question, "choices": written}
+    for options, field in (("choices", "value"), ("levels", "label")):
+        if isinstance(listed_options := question.get(options), list | tuple):
+            written = [option if isinstance(option, Mapping) else {field: option} for option in listed_options]
+            question = {**question, options: written}
     return openai.read_question(question, label)
 
 

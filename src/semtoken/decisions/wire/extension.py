@@ -14,6 +14,7 @@ from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.decisions.records import chosen_value, intervals, share
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
+from semtoken.support.inputs import first_repeated
 
 require("pydantic", extra="serve")
 
@@ -266,5 +267,14 @@ def block(answer: Answer, options: ReadingOptions | None, more: Mapping[str, Any
 
 
 def option_keys(question: Question) -> list[str]:
-    """The keys of a question's options in a JSON object: names of a choice's options, numbers of levels from 0."""
-    return [option.name if question.kind == "choice" else str(i) for i, option in enumerate(question.options)]
+    """The keys of a question's options in a JSON object: names of a choice's options, numbers of levels from 0.
+
+    `InvalidInputError` if two options have one name, as true and "true" have.
+    """
+    keys = [option.name if question.kind == "choice" else str(i) for i, option in enumerate(question.options)]
+    if twice := first_repeated(keys):
+        raise InvalidInputError(
+            f"Two options of the question {question.instructions!r:.60} are named {twice!r:.60}, and this format knows "
+            "options by their names alone. Name one otherwise, or ask at /v1/decisions in OpenAI's format."
+        )
+    return keys

@@ -151,8 +151,8 @@ def written_question(question: Question, name: str) -> dict[str, Any]:
         given = zip(("yes", "no"), described, strict=True)
         return {**common, **{key: text for key, text in given if text is not None}}
     if question.kind == "choice":
-        pairs = zip(question.options, described, strict=True)
-        return {**common, "options": [{"name": o.name, **({"description": d} if d else {})} for o, d in pairs]}
+        pairs = zip(option_keys(question), described, strict=True)
+        return {**common, "options": [{"name": key, **({"description": d} if d else {})} for key, d in pairs]}
     return {**common, "levels": [option.line for option in question.options]}
 
 

@@ -195,7 +195,8 @@ def written_question(question: Question) -> dict[str, Any]:
         criteria = {"true": yes.description or None, "false": no.description or None}
         return {"type": "noul", **common, **({"criteria": criteria} if any(criteria.values()) else {})}
     if question.kind == "choice":
-        return {"type": "choice", **common, "criteria": {o.name: o.description or None for o in question.options}}
+        pairs = zip(option_keys(question), question.options, strict=True)
+        return {"type": "choice", **common, "criteria": {key: option.description or None for key, option in pairs}}
     return {"type": "score", **common, "criteria": [option.line for option in question.options]}
 
 
