@@ -322,13 +322,18 @@ def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
     assert ["contains", "imported", "2", "0", "0", "0", "100.0%", "nan"] in lines
 
 
-def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
-    source = write_lines(tmp_path / "in.jsonl", ROWS)
+def test_what_the_command_writes_can_be_imported_and_judged_again(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in.jsonl", [{**row, "response": row["answer"], "answer": "Eve"} for row in ROWS])
+    again = '{"kind": "contains", "name": "strict"}'
     for target in (tmp_path / "out.csv", tmp_path / "out.jsonl"):
         rouge = '{"kind": "rouge", "threshold": 0.9, "name": "strict"}'
         assert run(source, "-j", rouge, "-o", target).exit_code == 0
         items = read_answers(source)
         assert said(ImportedJudge(path=str(target), column="strict").judge(items)) == [1, 0, 0]
+        assert run(target, "-j", again, "-o", tmp_path / "again.jsonl", "--force").exit_code == 0
+        found = read_lines(tmp_path / "again.jsonl")
+        assert [row["strict"] for row in found] == [1, 1, 0], "the newer verdicts take the place of the older ones"
+        assert [row["answer"] for row in found] == ["Eve"] * 3, "another field than the one that was judged"
     rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
     assert [float(row["strict_quality"]) for row in rows] == [1.0, 0.5, 0.0]
 
@@ -339,6 +344,8 @@ def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
         (["-j", "exat"], "There is no judge 'exat'"),
         (["-j", "{nope"], "is no JSON"),
         (["-j", "exact", "-j", '{"kind": "rouge", "name": "exact"}'], "Two judges have the name 'exact'"),
+        (["-j", '{"kind": "exact", "name": "question"}'], "The answers have a field 'question'"),
+        (["-j", '{"kind": "exact", "name": "correct"}'], "The answers have a field 'correct'"),
         (["-o", "out.txt"], "must end in .jsonl, .csv or .parquet"),
         (["-o", "in.jsonl"], "is the input"),
         (["-o", "there.csv"], "there.csv exists"),

@@ -331,6 +331,24 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
     return list(answers_by_id.values())
 
 
+WRITTEN = ("id", "response", "correct")
+"""Fields of judged records that are no judge's."""
+
+
+def check_names(names: Iterable[str], items: Sequence[AnswerToJudge]) -> None:
+    """Raise `InvalidInputError` if the verdicts of a judge of this name would replace another field of the records.
+
+    Verdicts by an earlier judge of the name may be replaced.
+    """
+    for name in names:
+        others = (item for item in items if str(item.record.get(name, "")).lower() not in VERDICTS)
+        if name in WRITTEN or next(others, None) is not None:
+            raise InvalidInputError(
+                f"The answers have a field {name!r}, which the verdicts of the judge {name!r} would replace: give the "
+                "judge another 'name'."
+            )
+
+
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
     """Write every judge's verdicts, a line for each answer, whole or not at all; `InvalidInputError` if that fails.
 
@@ -346,7 +364,8 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
     rows = []
     for i, item in enumerate(items):
         own = {"id": item.question.id, **item.record, "response": item.answer}
-        own.pop("answer", None)
+        if "response" not in item.record:
+            own.pop("answer", None)
         if own.get("correct") is None:
             own["correct"] = columns[first][i]
         rows.append(own | {name: values[i] for name, values in columns.items()})
