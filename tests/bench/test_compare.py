@@ -62,6 +62,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--methods", "perplexity,guess"], "there is no method guess"),
+        (["--methods", " ,"], "--methods ' ,' names no method"),
         (["--output", f"{__file__}/it.csv"], "it.csv cannot be written: Not a directory"),
         (["none.jsonl"], "none.jsonl"),
         (["--scores", "none.csv"], "There is no file of scores none.csv"),

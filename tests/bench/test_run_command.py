@@ -94,6 +94,7 @@ ALMANAC = ["-m", "almanac", "-d", "almanac", "-o", "x"]
         (ALMANAC[:4], "Name the run's folder with --out"),
         (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
         ([*ALMANAC, "--methods", "luck"], "there is no method luck"),
+        ([*ALMANAC, "--methods", ","], "--methods ',' names no method"),
         ([*ALMANAC, "--judge", "luck"], "judges.1: there is no 'luck', there are 'exact'"),
         (["missing.yaml", "-o", "x"], "missing.yaml cannot be read"),
         ([*ALMANAC, "--methods", "perplexty"], "(did you mean 'perplexity'?); there"),

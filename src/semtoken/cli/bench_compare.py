@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semtoken.cli.console import out, say, tell
-from semtoken.cli.loading import names_in
+from semtoken.cli.loading import benchmarked
 from semtoken.cli.model import PaperModelOptions
 from semtoken.cli.parameters import BenchMethods, Force, Limit, OwnScores, TestedCalibrator, ToFile
 from semtoken.cli.run_progress import run_progress
@@ -74,11 +74,11 @@ def compare(
     from semtoken.guarantees import Calibrator
     from semtoken.guarantees.labels import CONFIDENCE
 
-    named = names_in(methods)
+    named = benchmarked(methods)
     content: dict[str, Any] = {
         "models": [model.name],
         "datasets": [questions],
-        "methods": [CONFIDENCE, "stc", *named] if named else None,
+        "methods": None if named is None else [CONFIDENCE, "stc", *named],
         "preset": model.preset,
         "equality": model.scoring.equality or None,
         "limit": limit or None,

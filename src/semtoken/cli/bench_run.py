@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from semtoken.cli.console import out, say, tell
-from semtoken.cli.loading import load_executor, names_in
+from semtoken.cli.loading import benchmarked, load_executor
 from semtoken.cli.model import Device
 from semtoken.cli.parameters import BenchMethods, ClustersNamed, JudgeNamed, Limit, ModelNamed, ToFolder
 from semtoken.cli.run_progress import duration, run_progress
@@ -91,7 +91,7 @@ def run(
     given: dict[str, Any] = {
         "models": [{"name": name} for name in model] if model else None,
         "datasets": [_dataset(text) for text in dataset] if dataset else None,
-        "methods": list(names_in(methods)) if methods else None,
+        "methods": benchmarked(methods),
         "judges": list(judge) or None,
         "limit": limit,
         "controls": controls or None,

@@ -26,6 +26,18 @@ def names_in(*texts: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for text in texts for name in (text or "").split(",") if name.strip())
 
 
+def benchmarked(methods: str | None) -> list[str] | None:
+    """The methods that `--methods` of a benchmark names; None if it was not given.
+
+    `InvalidInputError` if it names none.
+    """
+    if methods is None:
+        return None
+    if not (names := list(names_in(methods))):
+        raise InvalidInputError(f"--methods {methods!r} names no method. Leave the option out to have the usual ones.")
+    return names
+
+
 def rules_of(scoring: ScoringSection, preset: Preset = "default") -> ScoringRules:
     """The rules that a preset and the equality of `[scoring]` make; those of `default` need no clusters."""
     from semtoken.core.rules import ScoringRules
