@@ -92,6 +92,12 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
     assert "Accepted" in Seen(accepted._repr_html_()).text
 
 
+def test_a_colon_in_what_is_quoted_is_text() -> None:
+    quoted = answer(('{"odds": "', 0.99), ("3: 1", 0.4), ('"}', 0.99))
+    assert "Its least sure field is /odds, \u201c3: 1\u201d." in quoted.explanation
+    assert "its least sure field is /odds, \u201c3: 1\u201d" in Seen(quoted._repr_html_()).text
+
+
 def test_a_long_list_says_what_it_leaves_out() -> None:
     seen = Seen(Answers([answer(("Paris", 0.4))] * (MOST_ROWS + 7))._repr_html_())
     assert seen.rows == MOST_ROWS and "7 more rows" in seen.text

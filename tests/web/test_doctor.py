@@ -311,6 +311,14 @@ class TestCommand:
         shown = [line.rstrip() for line in result.stdout.replace(address, "ADDRESS").splitlines()]
         assert shown == Path(__file__).with_name("diagnosis.txt").read_text("utf-8").splitlines()
 
+    def test_a_terminal_shows_what_is_looked_at(
+        self, doctor: Callable[..., Result], sick: SickServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        address = sick()
+        assert "looking at" not in doctor(address).stderr
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+        assert "looking at " in doctor(address).stderr
+
     def test_what_a_server_refuses_is_said_in_its_words(self, doctor: Callable[..., Result], sick: SickServer) -> None:
         address = sick(no_streams=True, shortens=True)
         lines = doctor(address).stdout.splitlines()

@@ -287,6 +287,23 @@ class TestErrors:
         answer = post(served, content=json.dumps({"messages": ASKED, **field}))
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
+    @each(
+        ("path", "neutral"),
+        [
+            ("/v1/chat/completions", {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}}),
+            ("/v1/chat/completions", {"modalities": ["text"], "audio": None, "functions": [], "function_call": "none"}),
+            ("/v1/completions", {"echo": False, "suffix": "", "best_of": 1}),
+        ],
+    )
+    def test_settings_are_taken_where_they_change_no_answer(
+        self, served: str, path: str, neutral: dict[str, Any]
+    ) -> None:
+        asked = {"messages": ASKED} if "chat" in path else {"prompt": QUESTION}
+        usual = {"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, **neutral}
+        assert post(served, path, json={**asked, "max_tokens": 1, **usual}).status_code == 200
+        for name in usual:
+            assert_error(post(served, path, json={**asked, name: -1}), 400, "unsupported_parameter")
+
     @each("seed", [2**70, -1])
     def test_extreme_seeds_are_seeds(self, served: str, seed: int) -> None:
         block = block_of(post(served, json={"messages": ASKED, "seed": seed}))
