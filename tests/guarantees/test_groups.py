@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import semtoken as st
-from semtoken.errors import InvalidInputError
+from semtoken.errors import ArtifactError, InvalidInputError
 from semtoken.guarantees import Fingerprint, GroupThresholds
 from semtoken.guarantees.answer_records import AnswerRecord, answer_record, one_of_each_question
 from semtoken.guarantees.apply import CalibratorInUse
@@ -91,6 +91,11 @@ def test_the_calibrator_of_a_group_knows_the_answers_of_others() -> None:
         assert (beside.verdict, beside.seen, beside.drift) == (alone.verdict, alone.seen, alone.drift)
         with pytest.raises(InvalidInputError, match="nothing to audit"):
             audit_answers(one.calibrator, other)
+    many = [*german, *(one for i in range(9) for one in records(1, language=f"x{i}"))]
+    assert (
+        "9 answers are left out: they are of other groups (language x0, language x1, language x2 and 6 more) than the "
+        "calibrator's (language de). Use the calibrators of those groups."
+    ) in audit_answers(fitted[0].calibrator, many).remarks()
     answer, applied = response(-0.1), CalibratorInUse(fitted[0].calibrator)
     flags = {value: applied.block(answer, {"language": value})[ELSEWHERE] for value in ("de", "en", None)}
     assert len(flags["en"]) == len(flags["de"]) + 1 and flags["de"] == flags[None] == applied.block(answer)[ELSEWHERE]
@@ -198,6 +203,12 @@ def test_a_saved_group_is_read_as_a_calibrator(tmp_path: Path) -> None:
     assert poor.forecast in (tmp_path / "made" / "report.html").read_text("utf-8")
     [good] = fit_groups(answer_groups(records(300)), alpha=0.3)
     assert good.calibrator.guarantees and good.forecast == ""
+    with pytest.raises(
+        ArtifactError, match=rf"^{tmp_path} cannot be used\. It holds calibrators of groups\. .*/made\.$"
+    ):
+        st.Calibrator.load(tmp_path)
+    good.save(tmp_path)
+    assert st.Calibrator.load(tmp_path) == good.calibrator
 
 
 def test_one_answer_to_each_question_is_kept_in_the_order_of_the_questions() -> None:

@@ -189,4 +189,5 @@ def _own(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> tuple[list[
 def _groups_sentence(task: Group, others: Mapping[str, int]) -> str:
     n = sum(others.values())
     left_out = "answer is left out: it is" if n == 1 else "answers are left out: they are"
-    return f"{n:,} {left_out} of {task.unlike(others)}. Use the calibrator of that group."
+    theirs = "calibrator of that group" if len(others) == 1 else "calibrators of those groups"
+    return f"{n:,} {left_out} of {task.unlike(others)}. Use the {theirs}."

@@ -480,7 +480,7 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
         raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")
     path = Path(directory)
     try:
-        path = path / NAME if path.is_dir() else path
+        path = _file_in(path) if path.is_dir() else path
         data = read_file(path, MOST_FITTED)
         return from_bytes(data), data
     except InvalidInputError as error:
@@ -489,6 +489,14 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
         raise ArtifactError(f"{path} cannot be used. {error}") from error
     except ValueError as error:  # no file can have that name
         raise ArtifactError(f"There is no calibrator {shown(str(path))}.") from error
+
+
+def _file_in(folder: Path) -> Path:
+    """The place of the calibrator's file in a folder; `ArtifactError` if only folders of groups are there."""
+    groups = sorted(folder.glob(f"*/{NAME}"))
+    if groups and not (folder / NAME).exists():
+        raise ArtifactError(f"It holds calibrators of groups. Name the folder of one, such as {groups[0].parent}.")
+    return folder / NAME
 
 
 def to_bytes(calibrator: Calibrator, version: str = __version__) -> bytes:
