@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import semtoken as st
 from semtoken.errors import BackendError, ModelError
 from semtoken.models.base import Decoding
 from semtoken.models.transformers import TransformersBackend
-from semtoken.models.transformers.generate_settings import one_answer_each
 from semtoken.models.transformers.proof import Proof
 from semtoken.models.transformers.proving import proof_of
 from tests import tiny
@@ -182,20 +180,20 @@ class TestStates:
             answers = backend.generate(PROMPTS, Decoding(max_new_tokens=8))
             assert all(7 not in answer.token_ids for answer in answers)
 
-    def test_threads_of_a_model_whose_settings_ask_for_several_answers(self) -> None:
-        backend = backend_of("Llama")
-        settings = backend.model.generation_config
+    def test_settings_that_ask_for_several_answers_stay_as_they_are_for_other_threads(self) -> None:
+        backend, penalty = backend_of("Llama"), {"repetition_penalty": 1.2}  # which only `generate` follows
+        expected = [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8, options=penalty))]
+        settings, seen = backend.model.generation_config, []
         settings.num_return_sequences = 3
-        expected = [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))]
-        first, second, third = (ExitStack() for _ in range(3))  # threads that come and leave one after the other
-        for joins, leaves in ((first, None), (second, first), (third, second)):
-            joins.enter_context(one_answer_each(backend.model))
-            if leaves is not None:
-                leaves.close()
-            assert [one.token_ids for one in backend.generate(PROMPTS, Decoding(max_new_tokens=8))] == expected
-            assert settings.num_return_sequences == 1
-        third.close()
-        assert settings.num_return_sequences == 3
+
+        def looks(input_ids: torch.Tensor, scores: torch.Tensor, **others: Any) -> bool:
+            seen.append((backend.model.generation_config is settings, settings.num_return_sequences))
+            return False
+
+        options = {**penalty, "stopping_criteria": [looks]}
+        found = backend.generate(PROMPTS, Decoding(max_new_tokens=8, options=options))
+        assert [one.token_ids for one in found] == expected
+        assert set(seen) == {(True, 3)} and settings.num_return_sequences == 3
 
     def test_a_generation_config_that_is_given_is_followed(self) -> None:
         stc = st.ScoredModel(tiny_model("Llama"), tiny.byte_level_bpe())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
 from typing import Any
 
 import torch
@@ -128,32 +127,17 @@ def generate_inputs(passes: Passes, batch: PaddedBatch) -> dict[str, Any]:
     return {name: torch.from_numpy(array).to(passes.device) for name, array in tensors.items()}
 
 
-_CHANGED: dict[int, tuple[int, int]] = {}
-"""The number of answers that a model's settings ask for, and of blocks of `one_answer_each` that run, by the id of
-these settings."""
-_CHANGING = Lock()
-
-
-@contextmanager
-def one_answer_each(model: Any) -> Iterator[None]:
-    """Have `generate` write one answer for each row, though the settings ask for several, until the block ends.
-    An argument would not do: such settings are rejected before it is read. The last of several threads puts them right.
+def answering_once(model: Any) -> Any:
+    """The model, or a shallow copy of it where its settings ask `generate` for several answers to each row: one answer
+    is asked for. An argument would not do, since such settings are rejected before it is read.
     """
     settings = getattr(model, "generation_config", None)
-    with _CHANGING:
-        asked, blocks = _CHANGED.get(id(settings), (getattr(settings, "num_return_sequences", None) or 1, 0))
-        if asked > 1 and settings is not None:
-            _CHANGED[id(settings)] = asked, blocks + 1
-            settings.num_return_sequences = 1
-    try:
-        yield
-    finally:
-        with _CHANGING:
-            asked, blocks = _CHANGED.pop(id(settings), (1, 0))
-            if blocks > 1:
-                _CHANGED[id(settings)] = asked, blocks - 1
-            elif blocks == 1 and settings is not None:
-                settings.num_return_sequences = asked
+    if (getattr(settings, "num_return_sequences", None) or 1) == 1:
+        return model
+    once = copy.copy(model)  # the same weights and hooks, so that other threads see the settings as they are
+    once.generation_config = copy.deepcopy(settings)
+    once.generation_config.num_return_sequences = 1
+    return once
 
 
 @contextmanager

@@ -47,10 +47,10 @@ from semtoken.models.transformers.anatomy import (
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, ReadBefore, SharedPrefix, shared_beginning
 from semtoken.models.transformers.choosing import AnswerChoices, Sampling
 from semtoken.models.transformers.generate_settings import (
+    answering_once,
     check_decoding,
     generate_arguments,
     generate_inputs,
-    one_answer_each,
     only_usual,
     refused_options,
     stop_ids_of,
@@ -367,8 +367,8 @@ class TransformersBackend(OwnTokens):
         else:
             inputs = generate_inputs(self.passes, pad([ids for ids, _ in cells], self._padding, left=True))
         watch = StepWatch(self.vocabulary, rows, observers, decoding.options.get("stopping_criteria") or ())
-        with watch.watching(self.model), refused_options(watch), one_answer_each(self.model):  # all rows are there
-            self.model.generate(
+        with watch.watching(self.model), refused_options(watch):
+            answering_once(self.model).generate(  # there is a row for each answer
                 **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
             )
         watch.close()

@@ -24,7 +24,7 @@ from semtoken.errors import ModelError, one_line_of
 from semtoken.models.prompt_ids import pad
 from semtoken.models.transformers.anatomy import inner_model
 from semtoken.models.transformers.caches import SharedPrefix, copied, is_repeatable, joined_caches, keeps_all
-from semtoken.models.transformers.generate_settings import PLAIN, generate_inputs, one_answer_each
+from semtoken.models.transformers.generate_settings import PLAIN, answering_once, generate_inputs
 from semtoken.models.transformers.passes import ARGUMENTS, Passes, cache_of
 from semtoken.models.transformers.proof import Generates, Proof, kept_proof
 from semtoken.models.transformers.trees import TokenTree
@@ -312,16 +312,15 @@ def forced_logits(
     """The model's own logits [B, columns] of each step of transformers' `generate`, which is made to write texts of one
     length behind the prompts in `inputs`.
     """
-    with one_answer_each(model):
-        output = model.generate(
-            **inputs,
-            **PLAIN,
-            max_new_tokens=len(texts[0]),
-            pad_token_id=padding,
-            logits_processor=[ForcedTokens(texts)],
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
+    output = answering_once(model).generate(
+        **inputs,
+        **PLAIN,
+        max_new_tokens=len(texts[0]),
+        pad_token_id=padding,
+        logits_processor=[ForcedTokens(texts)],
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
     return list(output.logits)
 
 
