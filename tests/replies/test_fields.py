@@ -11,10 +11,22 @@ from typing import Any
 import pytest
 
 import semtoken as st
+from semtoken.bench.score_file.batches import annotator
 from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
-from semtoken.replies.checking.fields import CUT_BEFORE, NO_JSON, REPEATED, field_records, often_missing, read_schema
+from semtoken.guarantees.fingerprint import ELSEWHERE
+from semtoken.guarantees.group_names import Group
+from semtoken.replies.checking.fields import (
+    CUT_BEFORE,
+    NO_JSON,
+    REPEATED,
+    SIGNATURE,
+    field_records,
+    often_missing,
+    read_schema,
+)
 from tests.cli.run import invoke
+from tests.guarantees.made_up import put
 from tests.replies.made import chat_reply
 from tests.replies.test_check import decided, reply, run
 from tests.rows import each
@@ -153,6 +165,35 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
     assert field_records(answer, schema, applied)[0]["probability_correct"] is not None
+
+
+@each("schema", [None, SCHEMA])
+def test_answers_of_another_group_than_the_calibrators_are_flagged(tmp_path: Path, schema: Any) -> None:
+    """In tables, and on the terminal; what is decided stays. `semtoken score` says the same of fields."""
+    [answer] = st.score_reply(TORN)
+    signature = answer.rules if schema is None else f"{answer.rules}|{SIGNATURE}"
+    origin: dict[str, Any] = {"signature": signature, "distribution": answer.distribution, "scores": "top-k"}
+    calibrator = put(tmp_path / "cal", task=Group("language", "de"), **origin)
+    lines = [{"id": own, "language": own, "response": TORN} for own in ("de", "en")]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    options = () if schema is None else ("--schema", tmp_path / "schema.json")
+    shown = run("check", tmp_path / "in.jsonl", *options, "-o", tmp_path / "o.csv", "--calibrator", tmp_path / "cal")
+    said = "answer is of another group (language en) than the calibrator's (language de)"
+    assert said in shown
+    rows = table(tmp_path / "o.csv")
+    made = annotator("m", CalibratorInUse(calibrator), schema)
+    for own in ("de", "en"):
+        if schema is None:
+            found = [row["flags"] for row in rows if row["id"] == own]
+            assert [ELSEWHERE in flags for flags in found] == [own == "en"]
+            continue
+        assert made is not None
+        parts = made(answer, {"language": own})["parts"]
+        for fields in (parts, [row for row in rows if row["document"] == own]):
+            by_path = {field["path"]: field for field in fields}
+            assert [by_path[path]["decision"] for path in ("/paid", "/total")] == ["accept", "check"]
+            assert [said in by_path[path]["note"] for path in ("/paid", "/total")] == [own == "en"] * 2
 
 
 def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None:

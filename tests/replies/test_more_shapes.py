@@ -239,7 +239,7 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
         ({"outputs": [{"token_ids": [5]}]}, "object of an engine in Python"),
         ({"token_ids": [5]}, "object of an engine in Python"),
         (
-            {"request_id": "1", "choices": [{"logprobs": {"content": TOP}, "token_ids": [5]}]},
+            {"request_id": "1", "choices": [{"logprobs": {"content": [entry("token_id:5", -1)]}, "token_ids": [5]}]},
             "vLLM's /inference/v1/gen",
         ),
     ],
@@ -247,6 +247,16 @@ def test_a_clipped_number_of_the_chosen_token_is_no_number() -> None:
 def test_what_cannot_be_read_is_called_by_its_name(reply: Any, told: str) -> None:
     with pytest.raises(SemtokenError, match=told):
         score_reply(reply)
+
+
+@each("named", [{}, {"object": "chat.completion"}])
+@each("ending", [[], [entry("<|im_end|>", -0.1)]])
+def test_a_choice_without_a_text_says_what_its_tokens_spell(named: Any, ending: Any) -> None:
+    """As from vLLM's /inference/v1/generate, whose tokens have ids."""
+    items = [entry("Os", -0.2), entry("lo", -0.3), *ending]
+    choice = {"logprobs": {"content": items}, "token_ids": [5, 6, 7][: len(items)], "finish_reason": "stop"}
+    [answer] = score_reply({**named, "choices": [choice]})
+    assert answer.text == "Oslo" and answer.log_confidence == pytest.approx(sum(one["logprob"] for one in items))
 
 
 def test_a_list_of_replies_is_one_of_text_generation_inference_alone() -> None:

@@ -152,7 +152,7 @@ class CalibratorInUse:
             fields[ELSEWHERE] = [flag.message for flag in flags]
         return fields
 
-    def block_or_refusal(self, answer: ScoredAnswer) -> dict[str, Any]:
+    def block_or_refusal(self, answer: ScoredAnswer, line: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The same as `block`; for an answer of another model than the labeled ones only the reason why it gets no
         probability, under `REFUSED`.
         """
@@ -160,7 +160,7 @@ class CalibratorInUse:
             self.calibrator.fingerprint.require_model(answer)
         except CalibratorMismatchError as error:
             return {REFUSED: str(error), ELSEWHERE: [ANOTHER_MODEL]}
-        return self.block(answer)
+        return self.block(answer, line)
 
     def shown_instead(self, block: Mapping[str, Any] | None) -> str | None:
         """The text that a server shows in place of the answer of a block, where one is set and nothing accepted it;
@@ -223,6 +223,12 @@ def decided(block: Mapping[str, Any]) -> list[str]:
     probability = block.get("probability_correct")
     words = [] if probability is None else [f"probability {100 * probability:.0f}%"]
     return [*words, *filter(None, [block.get("decision")])]
+
+
+def warnings_of(block: Mapping[str, Any]) -> list[str]:
+    """Sentences on why an answer has no probability, or on why the calibrator may not fit it; of the answer's block."""
+    refused = block.get(REFUSED)
+    return [refused] if refused else list(block.get(ELSEWHERE, ()))
 
 
 def plain_record(

@@ -62,8 +62,8 @@ def annotator(
     if schema is None:
         return None if calibrator is None else calibrator.block
 
-    def fields(answer: ScoredAnswer, _: Mapping[str, Any]) -> dict[str, Any]:
-        return {"parts": field_records(answer.with_fields(model=model), schema, calibrator)}
+    def fields(answer: ScoredAnswer, line: Mapping[str, Any]) -> dict[str, Any]:
+        return {"parts": field_records(answer.with_fields(model=model), schema, calibrator, line)}
 
     return fields
 

@@ -23,6 +23,7 @@ from semtoken.core.engine_tokens.passes import BLANKS
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, KeptByName, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
     NAMELESS,
+    SPELLED,
     STAND_INS,
     Name,
     TopStep,
@@ -39,7 +40,7 @@ NOBODY = 0
 instead."""
 
 
-_ID, _SPELLED = itemgetter(0), itemgetter(2)
+_ID = itemgetter(0)
 
 
 class Spelling(NamedTuple):
@@ -217,7 +218,7 @@ class ListedNames(Names):
             if log_probs[again] != log_probs[0]:
                 return None
             del names[again], log_probs[again]
-        ids, spelled = list(map(_ID, names)), list(map(_SPELLED, names))
+        ids, spelled = list(map(_ID, names)), list(map(SPELLED, names))
         others = spelled[1:]
         if not all(others) or ids.count(None) not in (0, len(ids)) or log_probs[0] in STAND_INS:
             return None

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import eq, itemgetter
+from operator import eq
 from typing import NamedTuple
 
 from semtoken.clustering.tokenizers import BYTE_TOKEN, REPLACEMENT
 from semtoken.core.engine_tokens.token_names import SENTENCEPIECE_BLANK, bytes_in_files, is_markup
 from semtoken.core.engine_tokens.top_steps import (
     NAMELESS,
+    SPELLED,
     Name,
     TopStep,
     ends_inside,
@@ -34,7 +35,6 @@ IN_FILES = re.compile(rf"[\u0120\u010a{SENTENCEPIECE_BLANK}]|{BYTE_TOKEN.pattern
 """The beginning of names that are spelled as in a tokenizer's files: a blank, a line end, a byte."""
 BLANKS = ("\u0120", "\u010a", SENTENCEPIECE_BLANK)
 """The blank or line end that a token begins with, as tokenizers' files spell it."""
-_SPELLED = itemgetter(2)
 
 
 # --- passes that every step goes through -----------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _is_whole_text(spelled: bytes) -> bool:
 def without_quirks_of_names(steps: Sequence[TopStep], before: TopStep | None = None) -> tuple[TopStep, ...]:
     """The steps without the quirks of names that have no bytes; most engines give bytes with every name."""
     names = chain.from_iterable([step.names for step in steps])
-    if all(map(_SPELLED, names)) and (before is None or before.names[0][2]):
+    if all(map(SPELLED, names)) and (before is None or before.names[0][2]):
         return tuple(steps)
     return without_empty_bytes(without_borrowed_names(without_nameless_copies(steps), before))
 
@@ -161,7 +161,7 @@ def _unborrowed(name: Name) -> Name:
 
 def without_empty_bytes(steps: Sequence[TopStep]) -> tuple[TopStep, ...]:
     """The steps with tokens by their texts alone where their bytes are an empty list, as for special tokens."""
-    return tuple([_without_empty_bytes(step) if b"" in map(_SPELLED, step.names) else step for step in steps])
+    return tuple([_without_empty_bytes(step) if b"" in map(SPELLED, step.names) else step for step in steps])
 
 
 def _without_empty_bytes(step: TopStep) -> TopStep:

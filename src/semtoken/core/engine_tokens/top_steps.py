@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from semtoken.clustering.tokenizers import REPLACEMENT
@@ -37,6 +38,8 @@ def is_own(log_prob: float) -> bool:
 
 Name: TypeAlias = tuple[int | None, str | None, bytes | None]
 """The name that an engine gives a token: its id, text and bytes, as far as it gives them."""
+SPELLED = itemgetter(2)
+"""Gives the bytes of a name."""
 
 NAMELESS: Name = (None, None, None)
 """A token of which its engine says nothing, so that it may be any."""

@@ -15,7 +15,7 @@ from semtoken.core.given_tokens import Tokens
 from semtoken.core.results import ScoredAnswer
 from semtoken.core.rules import ScoringRules
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
-from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.guarantees.apply import CalibratorInUse, warnings_of
 from semtoken.guarantees.labels import CONFIDENCE
 from semtoken.replies import Reply, ReplyChoice, read_reply
 from semtoken.replies.checking.doubts import Doubt, doubts_of, in_message, sentence_of, worst_of
@@ -84,9 +84,9 @@ class RankedAnswer:
 
     @property
     def messages(self) -> list[str]:
-        """Sentences on what is odd about the answer, and on why a calibrator gives it no probability."""
-        refused = (self.calibration or {}).get(REFUSED)
-        return [*(flag.message for flag in self.response.flags), *([refused] if refused else [])]
+        """Sentences on what is odd about the answer, and on why a calibrator gives it no probability or may not fit."""
+        own = [flag.message for flag in self.response.flags]
+        return own if self.calibration is None else own + warnings_of(self.calibration)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values: its place, its scores, what is doubtful in it, and what the calibrator says."""
@@ -433,8 +433,8 @@ def _answer(reply: SavedReply, name: str, parsed_reply: Reply, settings: CheckSe
         if not (blocks := blocks_of_reply(reply.reply)):
             raise
         return _own_answer(reply, name, choice, blocks.get(choice.index), settings, parsed_reply.model)
-    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(response)
-    fields = () if schema is None else tuple(field_records(response, schema, calibrator))
+    block = None if calibrator is None or schema is not None else calibrator.block_or_refusal(response, reply.record)
+    fields = () if schema is None else tuple(field_records(response, schema, calibrator, reply.record))
     answer = choice.segment("answer")
     doubts, shown_text = in_message(tuple(doubts_of(response)), response.text, "" if answer is None else answer.text)
     said = sentence_of(response, worst_of(doubts))
@@ -462,7 +462,7 @@ def _own_answer(
     if calibrator is not None and calibrator.calibrator.fingerprint.method != CONFIDENCE:
         raise InvalidInputError(f"The calibrator reads more than the confidence, and {NO_TOKENS}.")
     reported = {key: block[key] for key in ("probability_correct", "decision", "guarantee") if key in block}
-    calibration = reported or None if calibrator is None else calibrator.block_or_refusal(result)
+    calibration = reported or None if calibrator is None else calibrator.block_or_refusal(result, reply.record)
     doubts = doubts_of_block(block)
     said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
     return RankedAnswer(

@@ -17,7 +17,7 @@ from semtoken.core.parts.part import level_of
 from semtoken.core.results import ScoredAnswer
 from semtoken.errors import BudgetExceededError, InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord
-from semtoken.guarantees.apply import REFUSED, CalibratorInUse
+from semtoken.guarantees.apply import REFUSED, CalibratorInUse, warnings_of
 from semtoken.replies.checking.doubts import LEAST_RIVAL, rivals_of
 from semtoken.support.files.images import Scans
 from semtoken.support.files.record_files import read_rows, write_records
@@ -77,13 +77,17 @@ def lines_of_scans(scans: Scans, schema: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def field_records(
-    response: ScoredAnswer, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None = None
+    response: ScoredAnswer,
+    schema: Mapping[str, Any] | None,
+    calibrator: CalibratorInUse | None = None,
+    line: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
 
     A calibrator that was fitted on labeled fields gives probabilities, and decisions with a guarantee;
     `CalibratorMismatchError` if they were not scored alike. Without one a field is to be checked where its confidence
-    is under `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing.
+    is under `semtoken.core.parts.part.SOME_DOUBT`, where it does not fit the schema, or where it is missing. `line` is
+    the line of a file that the answer belongs to, as in `CalibratorInUse.block`.
     """
     try:
         parts = response.parts("field", schema=schema)
@@ -92,7 +96,7 @@ def field_records(
     if not parts:
         return [_nothing(CUT_BEFORE if response.truncated else NO_JSON)]
     times = Counter(part.path for part in parts)
-    return [_record(response, part, schema, calibrator, repeated=times[part.path] > 1) for part in parts]
+    return [_record(response, part, schema, calibrator, line, repeated=times[part.path] > 1) for part in parts]
 
 
 def _nothing(reason: str) -> dict[str, Any]:
@@ -110,6 +114,7 @@ def _record(
     part: Part,
     schema: Mapping[str, Any] | None,
     calibrator: CalibratorInUse | None,
+    line: Mapping[str, Any] | None,
     *,
     repeated: bool,
 ) -> dict[str, Any]:
@@ -117,7 +122,6 @@ def _record(
     exact = response.log_confidence_interval is None or part.bounds is None
     low, high = (None, None) if exact else part.bounds or (None, None)
     notes = [*([REPEATED] if repeated else []), *_notes(part, schema, response.text[: part.start], response.truncated)]
-    note = " ".join(notes)
     facts = {name: getattr(part, name) for name in FACTS}
     record = facts | {
         "confidence_lower": low,
@@ -131,14 +135,14 @@ def _record(
         "distribution": response.distribution,
         "model": response.model,
     }
-    sure = part.confidence is not None and level_of(part.confidence) == ""
+    sure = part.confidence is not None and level_of(part.confidence) == "" and not notes
     if calibrator is not None and record["log_confidence"] is not None:
-        block = calibrator.block_or_refusal(_as_answer(record))  # type: ignore[arg-type]
+        block = calibrator.block_or_refusal(_as_answer(record), line)  # type: ignore[arg-type]
         record["probability_correct"] = block.get("probability_correct")
-        note = " ".join(filter(None, (note, block.get(REFUSED))))
-        sure = block["decision"] == "answer" if "decision" in block else sure
-    record |= {"note": note}
-    return record | {"decision": ACCEPT if sure and not note else CHECK}
+        accepted = block["decision"] == "answer" if "decision" in block else sure
+        sure = accepted and not notes and REFUSED not in block
+        notes += warnings_of(block)
+    return record | {"note": " ".join(notes), "decision": ACCEPT if sure else CHECK}
 
 
 def _as_answer(record: Mapping[str, Any]) -> AnswerRecord:

@@ -38,6 +38,8 @@ class SavedReply:
     """The request, where it was saved beside the reply."""
     line: Any
     """All that was saved, in which each choice of the reply may have a question of its own."""
+    record: Mapping[str, Any]
+    """The fields of the outermost object that was saved, which may say of which group the answer is."""
     shape: type[Shape] | None
     """The shape of the reply, where it is known by now."""
     ids: Mapping[str, str]
@@ -104,7 +106,8 @@ class FoundReply:
         # What was saved with the reply itself goes before the request beside its file.
         if question is None and self.request is not None:
             question, request, line = question_of(self.request), self.request, self.request
-        return SavedReply(self.where, reply, identifier, question, request, line, shape, ids)
+        record = value if isinstance(value, Mapping) else {}
+        return SavedReply(self.where, reply, identifier, question, request, line, record, shape, ids)
 
     def named(self) -> ReplyNames | None:
         """The names of the reply without its content, which takes memory; None if it cannot be read."""

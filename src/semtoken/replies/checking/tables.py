@@ -7,6 +7,7 @@ from typing import Any
 
 from semtoken.core.parts.nested import nested
 from semtoken.guarantees.apply import REFUSED
+from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.replies.checking.answers import RankedAnswer, RankedReplies, RefusedReply
 from semtoken.replies.checking.doubts import Doubt
 from semtoken.replies.checking.fields import CHECK, field_rows, sentence_of_field
@@ -42,6 +43,9 @@ def _refused_row(refused: RefusedReply) -> dict[str, Any]:
 def _row(answer: RankedAnswer) -> dict[str, Any]:
     response = answer.response
     facts = response.facts()
+    flags = [flag.code for flag in response.flags]
+    if (answer.calibration or {}).get(ELSEWHERE):
+        flags.append(ELSEWHERE)
     logs = response.log_confidence_interval or (None, None)
     row: dict[str, Any] = {
         "rank": answer.rank,
@@ -56,7 +60,7 @@ def _row(answer: RankedAnswer) -> dict[str, Any]:
         **{name: facts[name] for name in ("signature", "distribution", "truncated")},
         "model": response.model,
         **{f"score_{name}": finite(value) for name, value in response.scores.items()},
-        "flags": " ".join(flag.code for flag in response.flags),
+        "flags": " ".join(flags),
         "numbers_from": "the reply's semtoken block" if answer.from_block else "log-probabilities",
         "where": answer.where,
         "error": None,

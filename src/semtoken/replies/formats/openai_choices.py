@@ -12,7 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from semtoken.choices import SegmentKind
+from semtoken.clustering.tokenizers import REPLACEMENT
+from semtoken.core.engine_tokens.passes import steps_in_files
+from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
 from semtoken.core.engine_tokens.spellings import steps_from_items
+from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
@@ -229,7 +233,7 @@ class OpenAIChat(Choices):
         choices = replies[0].get("choices")
         listed = choices if isinstance(choices, list | tuple) else [choices]
         first: RawReply = next((choice for choice in listed if isinstance(choice, Mapping)), {})
-        return "message" in first or "delta" in first or replies[0].get("object") == "chat.completion"
+        return "message" in first or "delta" in first or (not first and replies[0].get("object") == "chat.completion")
 
     @classmethod
     def requested(cls, body: RawReply) -> int | None:
@@ -307,8 +311,17 @@ class OpenAICompletions(Choices):
         """Return True if there are choices, and the first holds more than the ids of tokens."""
         choices = replies[0].get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
-        of_ids = isinstance(first, Mapping) and isinstance(first.get("token_ids"), list) and "text" not in first
-        return "choices" in replies[0] and not of_ids
+        of_ids = isinstance(first, Mapping) and isinstance(first.get("token_ids"), list) and not cls.said(first)
+        return "choices" in replies[0] and ("text" in (first or ()) or not of_ids)
+
+    @classmethod
+    def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
+        """The text of a choice; of one without a member for it, what its tokens spell."""
+        if "text" in choice or choice.get("logprobs") is None:
+            return super().said(choice)
+        steps = cls().steps(choice).steps
+        spelled = MARKUP.sub("", text_of_pieces(pieces_of(steps_in_files(steps) or steps)))
+        return {"answer": spelled} if spelled.strip(REPLACEMENT) else {}
 
     @classmethod
     def requested(cls, body: RawReply) -> int | None:

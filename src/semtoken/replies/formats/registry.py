@@ -233,7 +233,7 @@ def is_chunk(value: Any) -> bool:
 
 
 def is_surely_streamed(value: RawReply) -> bool:
-    """Return True if a value is of a stream, also where it is alone: a chunk of its kind is no whole reply."""
+    """Return True if a value belongs to a stream even where it stands alone, since its kind is never a whole reply."""
     shared = stream_of(value)
     return shared is not None and shared[0] not in ENDLESS
 

@@ -83,5 +83,5 @@ def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     applied = CalibratorInUse.load(directory)
     answers = read_answers(file)
     for row, answer in zip(_scored(rows), answers, strict=True):
-        row["calibration"] = applied.block_or_refusal(answer)  # type: ignore[arg-type]
+        row["calibration"] = applied.block_or_refusal(answer, row)  # type: ignore[arg-type]
     return {"calibrator": calibrator_card(applied.calibrator) | reliability_card(applied.calibrator, answers)}
