@@ -131,13 +131,23 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         file.write(b"half")
         _ = 1 / 0
     assert path.read_bytes() == "größe\n".encode()
-    with safe_files.replacing_file(path, private=True) as file:
-        file.write(b"secret")
-    assert path.stat().st_mode & 0o077 == 0
     assert os.listdir(path.parent) == ["file.txt"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("name", ["東" * 85, "a" * 255], ids=["three bytes a character", "one byte a character"])
+def test_the_longest_names_that_a_file_can_have_are_written(name: str, tmp_path: Path) -> None:
+    safe_files.replace_text(tmp_path / name, "new")
+    assert (tmp_path / name).read_text() == "new"
+    replace(tmp_path / "below" / name, "new")
+    assert version(tmp_path / "below" / name) == "new"
+    for kind in (safe_files.replacing_file, safe_files.replacing_folder):
+        with (
+            pytest.raises(InvalidInputError, match="cannot be written: File name too long"),
+            kind(tmp_path / f"b{name}"),
+        ):
+            pass
+
+
 @pytest.mark.skipif(os.name != "posix", reason="links need a permission on Windows")
 @pytest.mark.parametrize("there", [True, False])
 def test_what_a_link_names_is_replaced_and_the_link_stays(there: bool, tmp_path: Path) -> None:
@@ -155,6 +165,7 @@ def test_what_a_link_names_is_replaced_and_the_link_stays(there: bool, tmp_path:
     assert sorted(os.listdir(tmp_path / "shared")) == ["file", "folder"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with (

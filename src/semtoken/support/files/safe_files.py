@@ -159,33 +159,25 @@ def bounded_lines(file: IO[AnyStr]) -> Iterator[AnyStr]:
 
 
 @contextmanager
-def replacing_file(
-    path: Path, *, private: bool = False, durable: bool = True, parents: bool = True
-) -> Iterator[IO[bytes]]:
-    """Open a file for writing that gets the name `path`, replacing a former file, once it is complete.
-    `durable` waits until it is on the disk, so that it outlives a power cut; `private` lets only this user read it.
+def replacing_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that gets the name `path`, replacing a former file, once it is complete and on the disk,
+    so that it outlives a power cut. Folders around it that are missing are made.
     A link stays, and the file that it names is replaced.
     `InvalidInputError` if the folder cannot be written or the disk is full; a former file stays as it is.
     """
-    mode = 0o600 if private else 0o666
-    with ExitStack() as kept, writing_errors(path):
+    with writing_errors(path), ExitStack() as kept:
         path = _named_by(path)
         working = path.with_name(working_name(path))
-        if parents:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        if durable:
-            remove_abandoned(path)
-        make = functools.partial(os.open, working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
+        make = functools.partial(os.open, working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         kept.callback(working.unlink, missing_ok=True)
-        handle = make_locked(working, make, kept)
-        with open(handle, "wb") as file:
+        with open(make_locked(working, make, kept), "wb") as file:
             yield file
             file.flush()
-            if durable:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         os.replace(working, path)
-        if durable:
-            _sync(path.parent)
+        _sync(path.parent)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -202,7 +194,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     A link stays, and the folder that it names is replaced.
     `InvalidInputError` if the place cannot be written or the disk is full; the former folder stays.
     """
-    with ExitStack() as kept, writing_errors(path):
+    with writing_errors(path), ExitStack() as kept:
         path = _named_by(path)
         working = path.with_name(working_name(path))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,14 +21,20 @@ WORKING = ".writing-"
 """The beginning of the names of temporary files. A killed process leaves them behind; the next one that writes the
 same file deletes them, and so does `remove_leftovers`."""
 ATTEMPTS = 20
-NAME = 100  # characters of the name of the finished file that are kept
+NAME = 100  # bytes of the name of the finished file that are kept
 _locks: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 def working_name(path: Path) -> str:
     """A new temporary name, in the same folder, for a file or folder that is going to be renamed to `path`."""
-    # The end of the name, since names are limited to 255 bytes and endings tell files apart.
-    return f"{WORKING}{uuid4().hex}-{path.name[-NAME:]}"
+    return f"{WORKING}{uuid4().hex}{_ending(path)}"
+
+
+def _ending(path: Path) -> str:
+    """The end of the temporary names for a file or folder: names are limited to 255 bytes, and endings tell files
+    apart.
+    """
+    return f"-{os.fsencode(path.name)[-NAME:].decode('utf-8', 'ignore')}"
 
 
 def make_locked(working: Path, make: Callable[[], T], kept: ExitStack) -> T:
@@ -54,9 +60,8 @@ def remove_abandoned(path: Path) -> None:
     """Delete the temporary files that killed processes left when they wrote the file or folder `path`."""
     if _locks is None:
         return
-    ending = f"-{path.name[-NAME:]}"
     for left in path.parent.iterdir():
-        if left.name.startswith(WORKING) and left.name.endswith(ending):
+        if left.name.startswith(WORKING) and left.name.endswith(_ending(path)):
             with suppress(OSError):
                 _remove_unless_locked(left)
 
