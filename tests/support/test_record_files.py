@@ -111,6 +111,7 @@ def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
     ("content", "fault"),
     [
         ("id,id\n1,2\n", "two columns have the name 'id'"),
+        ("id, id\n1,2\n", "two columns have the name 'id'"),
         ("id,question\n1,2,3\n", "line 2: there are 3 cells for 2 columns"),
         ('id\n"a\n', "not CSV"),
         ("log_confidence\nhigh\n", "line 2: the field 'log_confidence' holds 'high', which is no number"),
@@ -138,13 +139,25 @@ def test_a_damaged_parquet_file_is_one_message(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"id": [datetime.date(2026, 1, 1)]}), path)
     with pytest.raises(InvalidInputError, match=r"holds 2026-01-01, which JSON cannot hold: .*astype"):
         list(read_rows(path))
+    pyarrow.parquet.write_table(pyarrow.table([[1], [2]], names=["id", "id"]), path)
+    with pytest.raises(InvalidInputError, match=r"in\.parquet: two columns have the name 'id'"):
+        list(read_rows(path))
+
+
+def test_endings_in_capitals_are_the_same_kinds(tmp_path: Path) -> None:
+    for ending in SUFFIXES:
+        write_records(tmp_path / f"a{ending}", [{"id": "1"}])
+        write_records(tmp_path / f"A{ending.upper()}", [{"id": "1"}])
+        assert list(read_records(tmp_path / f"A{ending.upper()}")) == list(read_records(tmp_path / f"a{ending}"))
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
     path.write_text("before")
-    with pytest.raises(InvalidInputError, match="one kind"):
-        write_records(path, [{"a": 1}, {"a": "one"}])
+    unfit: list[list[dict[str, Any]]] = [[{"a": 1}, {"a": "one"}], [{"a": {}}]]
+    for rows in unfit:
+        with pytest.raises(InvalidInputError, match=rf"^{re.escape(str(path))} cannot .*[^.]\. .*one kind"):
+            write_records(path, rows)
     with pytest.raises(ValueError, match="half a character"):
         write_records(path, [{"a": "\ud800"}])
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]

@@ -105,7 +105,7 @@ def format_of(path: Path) -> str:
     """`LINES`, `CSV` or `PARQUET`, by the ending of an output's name; `InvalidInputError`, naming those known, for
     another ending, such as .gz.
     """
-    file_format = _SUFFIXES.get(path.suffix)
+    file_format = _SUFFIXES.get(path.suffix.lower())
     if file_format is None:
         raise InvalidInputError(
             f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written."
@@ -136,7 +136,7 @@ def read_records(path: Path, *, only: Sequence[str] | None = None) -> Iterator[R
 
     `only` names the fields that are wanted: others are not read where the file keeps them apart, in Parquet.
     """
-    kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix, LINES)
+    kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower(), LINES)
     if kind == CSV:
         return _read_csv(path)
     return _read_parquet(path, only) if kind == PARQUET else _read_lines(path)
@@ -186,7 +186,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
             for row in reader:
                 number = reader.line_num
                 if not names:
-                    names = _header(row, path)
+                    names = _check_names([_unescaped(name.strip()) for name in row], path)
                 elif len(row) > len(names):
                     yield number, {}, f"there are {len(row)} cells for {len(names)} columns"
                 elif any(row):
@@ -210,11 +210,12 @@ def _opened_text(path: Path) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(file, encoding=encoding_of(file.peek(2)), newline="")
 
 
-def _header(row: list[str], path: Path) -> list[str]:
-    twice = [name for name in row if row.count(name) > 1]
+def _check_names(names: list[str], path: Path) -> list[str]:
+    """The names of columns; `InvalidInputError` if two are the same, of which one would be lost."""
+    twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InvalidInputError(f"{path}: two columns have the name {twice[0]!r}.")
-    return [_unescaped(name.strip()) for name in row]
+    return names
 
 
 def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:
@@ -256,6 +257,7 @@ def _read_parquet(path: Path, only: Sequence[str] | None) -> Iterator[Record]:
     try:
         with reading_errors(path), path.open("rb") as file:
             table = parquet.ParquetFile(file, page_checksum_verification=True)
+            _check_names(table.schema_arrow.names, path)
             for batch in table.iter_batches(ROWS_AT_ONCE, columns=only):
                 for row in batch.to_pylist():
                     number += 1
@@ -300,7 +302,7 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         lines = Path(folder) / "records.jsonl"
         with lines.open("wb") as file:
             file.writelines(dump_json(record) + b"\n" for record in records)
-        convert_lines(lines, path)
+        convert_lines(lines, path, named=path)
 
 
 def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -> None:
@@ -322,16 +324,18 @@ def _write_parquet(path: Path, chunks: Iterable[Sequence[Mapping[str, Any]]], sc
         raise _not_a_table(source, error) from error
 
 
-def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
+def convert_lines(
+    lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None, *, named: Path | None = None
+) -> None:
     """Turn JSON lines, whose fields may differ, into a .csv or .parquet file, whole or not at all, in bounded memory.
-    `metadata` is for Parquet. `InvalidInputError` if a field holds values of different kinds; the lines stay as they
-    are.
+    `metadata` is for Parquet. `InvalidInputError`, which names the lines or what is `named`, if a field holds values of
+    different kinds; the lines stay as they are.
     """
     if format_of(target) == CSV:
         _write_csv(lines, target)
         return
-    schema = schema_of(_chunks_of(lines), lines).with_metadata(dict(metadata or {}))
-    _write_parquet(target, _chunks_of(lines), schema, lines)
+    schema = schema_of(_chunks_of(lines), named or lines).with_metadata(dict(metadata or {}))
+    _write_parquet(target, _chunks_of(lines), schema, named or lines)
 
 
 def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
@@ -349,7 +353,7 @@ def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
 
 def _not_a_table(source: Path, error: Exception) -> InvalidInputError:
     return InvalidInputError(
-        f"{source} cannot become a table: {error}. In Parquet a field must hold values of one kind. "
+        f"{source} cannot become a table: {str(error).rstrip('.')}. In Parquet a field must hold values of one kind. "
         "Write the output as .jsonl, or make the field uniform."
     )
 
