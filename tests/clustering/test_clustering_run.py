@@ -261,6 +261,17 @@ def test_progress_is_told_phase_by_phase(linkage: Linkage) -> None:
     assert all(left is None or left >= 0 for _, _, left in told)
 
 
+def test_merging_says_how_far_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few steps, by the share of the clusters from which no chain begins any more."""
+    monkeypatch.setattr("semtoken.clustering.progress.INTERVAL", 0)
+    monkeypatch.setattr("semtoken.clustering.complete_linkage.STEPS", 40)
+    told: list[tuple[str, float]] = []
+    cluster_table(tables("random", 0, n=500), 50, progress=lambda *said: told.append(said[:2]))
+    shares = [share for phase, share in told if phase == "merging"]
+    assert sum(0.1 < share < 0.9 for share in shares) > 10
+    assert np.diff(shares).min() > -0.02 and shares.index(1.0) >= len(shares) - 2
+
+
 @pytest.mark.parametrize("phase", ["distances", "merging"])
 def test_ctrl_c_ends_the_run_and_its_threads(phase: str) -> None:
     def stop(name: str, fraction: float, left: float | None) -> None:

@@ -65,6 +65,7 @@ def test_function_words_with_marks_around_them_are_function_words() -> None:
         ("J.R.R. Tolkien.", "J.R.R. Tolkien"),
         ("It holds vitamin C. Oranges do.", "holds vitamin C|Oranges"),
         ("It is Oslo. Norway is cold.", "Oslo|Norway|cold"),
+        ("Oslo saw The C. Oranges.", "Oslo saw|C|Oranges"),  # the capital word is no part of its phrase
     ],
 )
 def test_initials_belong_to_the_name(answer: str, phrases: str) -> None:

@@ -70,6 +70,27 @@ def test_biases_are_where_the_loss_with_a_standard_normal_prior_has_no_slope() -
     assert max(map(abs, found.biases)) > 0.2
 
 
+@pytest.mark.parametrize("often", [True, False])
+def test_a_probability_of_0_counts_for_what_fits_the_labels_best_up_to_half_of_the_smallest(often: bool) -> None:
+    """Where an option that the server rounded to 0 is right as `often` as not, it counts for as much as it can."""
+    p, labels = world(400, 1.0, (0.0, 0.0, 0.0))
+    p = np.where(p < 0.1, 0.0, p)
+    several = (p > 0).sum(1) > 1
+    p, labels = p[several] / p[several].sum(1, keepdims=True), labels[several]
+    labels = labels if often else np.where(p[np.arange(len(p)), labels] > 0, labels, p.argmax(1))
+    found, most = OptionScale.fit(p, labels), np.log(p[p > 0].min() / 2)
+
+    def at(zero: float) -> float:
+        z = np.where(p > 0, np.log(np.maximum(p, 1e-300)), zero) / found.temperature + np.array(found.biases)
+        return loss(np.exp(z) / np.exp(z).sum(1, keepdims=True), labels)
+
+    best = min(np.linspace(-50, most, 400), key=at)
+    assert found.zero == pytest.approx(best, abs=0.2) if often else at(found.zero) - at(best) < 1e-4
+    assert -50 <= found.zero <= most
+    whole, labels = world(400, 1.0, (0.0, 0.0, 0.0))
+    assert OptionScale.fit(whole, labels).zero == pytest.approx(np.log(whole.min() / 2))
+
+
 def test_an_option_without_any_probability_counts_as_one_of_minus_fifty_nats() -> None:
     """At a temperature of 50 that is one nat below an option that has all of it."""
     found = OptionScale(50.0, (0.0, 0.0), 8)([0.0, 1.0])

@@ -209,6 +209,11 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
     assert value == pytest.approx(only_ahead)
 
 
+def test_similarities_of_half_precision_may_be_a_little_beyond_one() -> None:
+    for beyond, exact in ((1.0009, 1.0), (-1.0009, 0.0)):
+        assert methods.token_sar([-1.0, -2.0], [0.5, beyond]) == methods.token_sar([-1.0, -2.0], [0.5, exact])
+
+
 @each(
     ("call", "message"),
     [
@@ -226,6 +231,8 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
         (lambda: methods.p_true([math.inf, 1.0], 0), r"holds \+inf"),
         (lambda: methods.token_sar([-1.0], [0.5, 0.5]), "'similarity_to_full_without_token' has 2 entries and"),
         (lambda: methods.token_sar([-1.0], [4.2]), "must lie in .-1, 1., got 4.2; are these raw model outputs"),
+        (lambda: methods.token_sar([-1.0], [1.0011]), "must lie in .-1, 1., got 1.0011"),
+        (lambda: methods.token_sar([-1.0], [-1.0011]), "must lie in .-1, 1., got -1.0011"),
         (lambda: methods.sentence_sar([[-1.0]], [[1.0, 0.5]]), "'similarity' must be square"),
         (lambda: methods.sentence_sar([[-1.0]], np.eye(2)), "'similarity' has 2 entries and 'sample_logprobs' has 1"),
         (lambda: methods.sentence_sar([[-1.0]], [[-1.1]]), "'similarity' must lie in .-1, 1., got -1.1"),

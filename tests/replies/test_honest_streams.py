@@ -97,6 +97,14 @@ def test_data_over_several_lines_is_edited_in_place(parts: list[str], end: bytes
     assert rest.replace(b'data: {"new": 1}' + end, b"") == b"".join(x + end for x in (b"event: x", b"id: 7", b""))
 
 
+def test_without_blank_lines_an_event_ends_where_the_next_one_begins() -> None:
+    """Fields and comments around whole data belong to its event; data that is not whole goes on."""
+    stream = 'event: a\ndata: {"n": 1}\nid: 7\n: note\nevent: b\ndata: {"n":\n: }\ndata: 2}\n'
+    reader = EventReader()
+    events = [*reader.feed(stream), *reader.finish()]
+    assert [(event.kind, event.data) for event in events] == [("a", '{"n": 1}'), ("b", '{"n":\n2}')]
+
+
 def test_the_reader_is_linear() -> None:
     """Ten times the bytes take about ten times as long, in one piece and in many: quadratic would be a hundred."""
 
