@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import GenerationConfig, PreTrainedTokenizerFast
@@ -22,7 +23,7 @@ from semtoken.models.base import Backend, Decoding
 from semtoken.models.prompt_ids import end_ids
 from semtoken.models.transformers import TransformersBackend
 from semtoken.models.transformers.caches import SHORTEST_PREFIX, shared_beginning
-from semtoken.support.almanac import load_questions
+from semtoken.support.almanac import almanac_path, load_questions
 from tests.models.plain_pass import generated, passes_of
 from tests.models.test_transformers import PROMPTS, random_clusters, scorer
 
@@ -139,15 +140,15 @@ class TestLoading:
         assert mapped.generate("What is the capital of Peru?", 2)[0].tokens
 
     @pytest.mark.parametrize("name", ["atn_implementation", "presett", "load_in_3bit"])
-    def test_unknown_options_are_refused_before_anything_is_loaded(
+    def test_unknown_options_are_refused_before_weights_are_read(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from transformers import AutoModelForCausalLM
-
         def unreachable(*_: object, **__: object) -> None:
             raise AssertionError("weights were loaded")
 
-        monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", unreachable)
+        monkeypatch.setattr(transformers.PreTrainedModel, "_load_pretrained_model", unreachable)
+        with pytest.raises(AssertionError, match="weights were loaded"):
+            transformers.AutoModelForCausalLM.from_pretrained(almanac_path())
         options: dict[str, Any] = {name: 1}
         with pytest.raises(InvalidInputError, match=f"'{name}' is no option"):
             st.ScoredModel.from_pretrained("almanac", **options)

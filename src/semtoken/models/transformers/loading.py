@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from contextlib import nullcontext
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +35,10 @@ from semtoken.support.checkpoints.sources import check_folder, is_known
 from semtoken.support.checkpoints.strangers import check_size, check_template
 from semtoken.support.extras import only_errors, quiet_gguf, require
 from semtoken.support.inputs import shown
-from semtoken.support.text import did_you_mean
-
-FURTHER_OPTIONS = frozenset(
-    {
-        *("adapter_kwargs", "allow_all_kernels", "attn_implementation", "code_revision", "device_map", "device_mesh"),
-        *("distributed_config", "experts_implementation", "generation_config", "gguf_file", "kernel_config"),
-        *("key_mapping", "max_memory", "offload_buffers", "offload_folder", "proxies", "quantization_config"),
-        *("state_dict", "subfolder", "tp_plan", "tp_size", "use_kernels", "variant"),
-    }
-)
-"""Options that `PreTrainedModel.from_pretrained` documents and takes, but does not name in its signature."""
 
 HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "proxies", "subfolder", "gguf_file")
 """Options that say where files are, for tokenizer and configuration too."""
+UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 def load_transformers(
@@ -68,7 +58,7 @@ def load_transformers(
     where transformers puts it. `prove` is for `TransformersBackend`; `options` may also be attributes of the model's
     configuration.
 
-    `InvalidInputError`, before anything is loaded, for an option that transformers does not know, or a device together
+    `InvalidInputError`, before any weights are read, for an option that the model does not take, or a device together
     with a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its
     answer token by token behind the prompt, with all its weights.
     """
@@ -77,7 +67,6 @@ def load_transformers(
     target = check_device(device)
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
-    check_options(model_or_path, options, source | files)
     if not files and not Path(model_or_path).expanduser().exists():  # with options of the hub, transformers asks it
         require_on_hub(model_or_path, revision)
     stranger = not is_known(model_or_path)
@@ -105,6 +94,11 @@ def load_transformers(
     except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
+        # What transformers does not know goes to the constructor of the model, before any weights are read.
+        if (unknown := UNKNOWN_OPTION.search(str(error))) and unknown[1] in options:
+            raise InvalidInputError(
+                f"{unknown[1]!r} is no option of ScoredModel, of transformers' from_pretrained or of the model."
+            ) from error
         if config is not None and "Unrecognized configuration class" in str(error):  # 200 names follow
             raise _no_class(model_or_path, config) from error
         raise _not_loaded(model_or_path, error) from error
@@ -166,28 +160,6 @@ def check_device(device: str | None) -> torch.device:
     if target.type == "mps" and not torch.backends.mps.is_available():
         raise ModelError(f"{where}: this machine has no such device. Use 'cpu'.")
     return target
-
-
-def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
-    """Check the options of a model before any weights are read; `ModelError` if its configuration cannot be read.
-    `InvalidInputError` if neither transformers nor the configuration has an option of that name.
-    """
-    named = signature(PreTrainedModel.from_pretrained).parameters.values()
-    known = {p.name for p in named if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)}
-    known = known - {"pretrained_model_name_or_path"} | FURTHER_OPTIONS
-    unknown = set(options) - known
-    if not unknown:
-        return
-    try:
-        config = AutoConfig.from_pretrained(model_or_path, **source)
-    except Exception as error:
-        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {one_line_of(error)}") from error
-    for name in sorted(unknown):
-        if not hasattr(config, name):
-            raise InvalidInputError(
-                f"{name!r} is no option of ScoredModel, of transformers' from_pretrained or of the model"
-                f"{did_you_mean(name, known)}."
-            )
 
 
 def _base_of(model_or_path: str, revision: str | None, files: dict[str, Any]) -> str:
