@@ -53,7 +53,19 @@ def test_nothing_from_a_stop_text_on_is_ever_shown(tokenizer: Any, vocabulary: V
     assert not any(stop in shown for stop in stops)
     assert text.stopped == any(stop in whole for stop in stops)
     rest = whole[len(shown) :]
-    assert any(rest.startswith(stop) for stop in stops) if text.stopped else not rest
+    assert rest.startswith(text.stop) if text.stop is not None else not rest
+
+
+@given(data=st.data())
+def test_every_token_that_is_counted_has_some_of_the_text(
+    tokenizer: Any, vocabulary: Vocabulary, data: st.DataObject
+) -> None:
+    ids = list(tokenizer(data.draw(st.text("thean. é", min_size=1)), add_special_tokens=False).input_ids)
+    text = AnswerText(vocabulary, [data.draw(st.text("the an.", min_size=1, max_size=3))])
+    shown = "".join(pieces(text, ids))
+    kept, before = (vocabulary.decode(ids[: text.n_tokens - cut]) for cut in (0, 1))
+    assert kept.startswith(shown.rstrip())
+    assert not text.n_tokens or not before.startswith(shown)
 
 
 def test_a_character_of_several_tokens_comes_whole() -> None:

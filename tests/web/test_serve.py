@@ -25,7 +25,7 @@ import pytest
 import torch
 from openai import OpenAI
 
-from semtoken import Calibrator, ScoredModel, TokenClusters, Vocabulary
+from semtoken import Calibrator, ScoredAnswer, ScoredModel, TokenClusters, Vocabulary, score_reply
 from semtoken.cli.listening import warn_if_open
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT
@@ -42,6 +42,7 @@ from tests.web.asking import (
     added_to,
     assert_bad_request,
     assert_error,
+    assert_holds,
     block_of,
     blocks_in,
     client_of,
@@ -252,6 +253,52 @@ class TestCompletions:
         word = text_of(expected)
         reply = client.completions.create(model="almanac", prompt=self.PROMPT, stop=[word[2:4], "zzz"])
         assert (reply.choices[0].text, reply.choices[0].finish_reason) == (word[:2], "stop")
+
+
+class TestItsOwnReplies:
+    """A reply that is read has the number that the server gave for it, whatever ended the answer."""
+
+    @each("stream", [False, True])
+    @each(("stop", "form"), [(None, "chat"), (None, "completions"), ("\n", "completions"), ("im", "completions")])
+    def test_of_a_model_that_ends_its_answers_with_a_newline(
+        self, served: str, almanac: Any, stop: str | None, form: str, stream: bool
+    ) -> None:
+        asked = {"messages": ASKED, "logprobs": True, "top_logprobs": 20} if form == "chat" else {"logprobs": 20}
+        path = "/v1/chat/completions" if form == "chat" else "/v1/completions"
+        asked |= {"stop": stop, "stream": stream, **({} if form == "chat" else {"prompt": TestCompletions.PROMPT})}
+        reply = post(served, path, json=asked)
+        [read] = score_reply(reply.text if stream else reply.json(), almanac.clusters)
+        ends = [one["choices"][0] for one in events_in(reply.text)[-1:]] if stream else reply.json()["choices"]
+        newline = almanac.tokenizer.convert_tokens_to_ids("Ċ")
+        assert ends[0]["stop_reason"] == (stop if stop == "im" else newline)
+        self.assert_same(read, block_of(reply))
+
+    @each("seed", [0, 1, 3])
+    def test_no_token_of_a_stop_text_counts(self, seed: int) -> None:
+        """The number is that of the tokens which hold the message, as if the model had ended there."""
+        stc = small()
+        prompt = stc.tokenizer("hi").input_ids
+        asked = {"prompt": "hi", "temperature": 1.0, "max_tokens": 24, "seed": seed, "logprobs": 20}
+        with serving(stc) as url:
+            text = post(url, "/v1/completions", json=asked).json()["choices"][0]["text"]
+            stops = {text[at : at + 2] for at in range(2, len(text) - 2, 2)}
+            for stop in sorted(one for one in stops if one.isascii() and one.isalnum()):
+                reply = post(url, "/v1/completions", json=asked | {"stop": [stop, "zzz"], "return_token_ids": True})
+                [choice] = reply.json()["choices"]
+                assert choice["stop_reason"] == stop
+                n, block = choice["semtoken"]["n_tokens"], choice["semtoken"]
+                vocabulary, ids = stc.scorer.vocabulary, choice["token_ids"]
+                assert vocabulary.decode(ids[:n]).startswith(choice["text"].rstrip())
+                assert not n or not vocabulary.decode(ids[: n - 1]).startswith(choice["text"])
+                [own] = stc.score([prompt], [ids[:n]])
+                assert block["sequence_uncertainty"] == pytest.approx(own.sequence_uncertainty, abs=ROUNDING)
+                if "\ufffd" not in choice["text"] and choice["text"].strip():
+                    self.assert_same(score_reply(reply.json(), stc.clusters)[0], block)
+
+    @staticmethod
+    def assert_same(read: ScoredAnswer, block: Any) -> None:
+        assert read.n_tokens == block["n_tokens"]
+        assert_holds(read.sequence_uncertainty_interval, block["sequence_uncertainty"], rounding=1e-6)
 
 
 class TestOtherPages:

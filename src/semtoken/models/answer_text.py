@@ -12,14 +12,35 @@ class AnswerText:
     """Decodes one answer token by token, and holds back what may turn out to be the beginning of a text of `stops`."""
 
     def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
-        self.stopped = False
-        """True if a stop text has come."""
+        self.stop: str | None = None
+        """The stop text that has come; None so far."""
         self._vocabulary = vocabulary
         self._stops = tuple(stops)
         self._ids: list[int] = []
         self._context = 0  # tokens from here to `_read` are decoded again, as the look of a token depends on them
         self._read = 0
         self._held = ""
+        self._n_shown = 0
+
+    @property
+    def stopped(self) -> bool:
+        """True if a stop text has come."""
+        return self.stop is not None
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens up to the last one that has some of the text; those behind it spell a stop text, after a
+        blank perhaps.
+        """
+        decode, ids, n = self._vocabulary.decode, self._ids, len(self._ids)
+        shown = decode(ids)[: self._n_shown]
+        while n and decode(ids[: n - 1]).startswith(shown):
+            n -= 1
+        if not n:
+            return 0
+        before = decode(ids[: n - 1])
+        has_a_blank_only = before.startswith(shown.rstrip()) and bool(decode(ids[:n])[len(before) :].strip())
+        return n - has_a_blank_only
 
     def add(self, token: int) -> str:
         """Add the next token; returns the text that can be shown now and was not shown before."""
@@ -50,10 +71,12 @@ class AnswerText:
         if self.stopped:
             return ""
         text = self._held + gained
-        stop_places = [text.find(stop) for stop in self._stops if stop in text]
-        self.stopped = bool(stop_places)
-        shown = min(stop_places) if stop_places else len(text) - (0 if complete else self._doubtful(text))
+        stop_places = [(text.find(stop), stop) for stop in self._stops if stop in text]
+        shown, self.stop = min(stop_places, default=(len(text), None))
+        if self.stop is None and not complete:
+            shown -= self._doubtful(text)
         self._held = text[shown:]
+        self._n_shown += shown
         return text[:shown]
 
     def _doubtful(self, text: str) -> int:

@@ -68,7 +68,7 @@ class Engine:
             rows.ask()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Row:
     """One answer of one order."""
 
@@ -76,6 +76,8 @@ class _Row:
     number: int
     text: AnswerText
     methods: MethodScores
+    ended_by: int | None = None
+    """The token that ended it, if one did."""
 
     @property
     def prompt(self) -> Sequence[int]:
@@ -87,6 +89,19 @@ class _Row:
         """The question, if it is known."""
         questions = self.order.work.questions
         return questions[self.number] if questions else None
+
+    @property
+    def is_over(self) -> bool:
+        """True if nobody waits for more of it; an engine that answers as a whole goes on nevertheless."""
+        return self.order.cancelled.is_set() or self.text.stopped
+
+    def counted(self, completion: Completion) -> Completion:
+        """The completion with the tokens that count: those of a stop text are no part of the answer, as in replies of
+        other servers. A token that ended the answer is.
+        """
+        if self.ended_by is not None or not self.text.stopped:
+            return completion
+        return Completion(completion.token_ids[: self.text.n_tokens], truncated=False)
 
     def arrival(self, answer: int) -> Arrival:
         """The row as it joins the answers that are being written, under that number. Rows of one order draw different
@@ -154,6 +169,12 @@ class _Rows(Observer):
         new, self._new = self._new, []
         return [self._rows[answer].arrival(answer) for answer in new]
 
+    def _stop_of(self, row: _Row) -> str | int | None:
+        """The stop text or token that ended an answer, as vLLM names it: not the tokenizer's end-of-sequence token."""
+        if row.ended_by is None:
+            return row.text.stop
+        return None if row.ended_by == self._stc.tokenizer.eos_token_id else row.ended_by
+
     def ask(self) -> None:
         """Report complete answers, and ask the model about them."""
         self.settle()
@@ -190,9 +211,10 @@ class _Rows(Observer):
         ):
             row = self._rows[answer]
             work = row.order.work
-            if row.order.cancelled.is_set():
+            if row.is_over:
                 ended.add(answer)
                 continue
+            row.ended_by = token if end else None
             top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
             # The token that ends an answer is not shown, whatever its text.
             gained = row.text.add(token) if not end or self._holds_newline(token, work) else ""
@@ -212,7 +234,12 @@ class _Rows(Observer):
     def settle(self) -> None:
         """Report the rows that are complete."""
         complete, self._complete = self._complete, {}
-        wanted = {a: completed for a, completed in complete.items() if not self._rows[a].order.cancelled.is_set()}
+        rest = {a: self._rows[a].text.finish() for a in complete}
+        wanted = {
+            a: self._rows[a].counted(completed)
+            for a, completed in complete.items()
+            if not self._rows[a].order.cancelled.is_set()
+        }
         questions = {answer: self._rows[answer].question for answer in wanted}
         prompts = {answer: self._rows[answer].prompt for answer in wanted}
         results = self._stc.results(self._scores, wanted, questions, prompts)
@@ -222,7 +249,7 @@ class _Rows(Observer):
                 more = row.methods.scored(answer, result)
                 result = more.with_fields(scores={**result.scores, **more.scores})
             reason: FinishReason = "length" if completion.truncated else "stop"
-            ended = RowEnd(row.number, row.text.finish(), reason, result)
+            ended = RowEnd(row.number, rest[answer], reason, self._stop_of(row), result)
             if row.order.work.ask is None:
                 row.order.emit(ended)
                 row.order.row_done()

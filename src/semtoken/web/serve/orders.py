@@ -61,6 +61,8 @@ class RowEnd:
     text: str
     """The text that the shown answer gained at its end."""
     finish_reason: FinishReason
+    stop: str | int | None
+    """The stop text or the id of the token that ended it; None for the end-of-sequence token and for the limit."""
     result: ScoredAnswer
     probed: Any = None
     """The return value of `GenerationBatch.ask` for it."""

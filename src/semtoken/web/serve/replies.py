@@ -100,7 +100,8 @@ class ServedReply(ABC):
 
     def closing(self, ended: RowEnd, block: Block) -> dict[str, Any]:
         """The last chunk of a choice, without text."""
-        return self._chunk({**self._part(ended.row, None, None, ended.finish_reason), "semtoken": block})
+        end = self._part(ended.row, None, None, ended.finish_reason)
+        return self._chunk({**end, "stop_reason": ended.stop, "semtoken": block})
 
     def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
         """The chunk behind all choices, with the numbers of tokens."""
@@ -109,7 +110,12 @@ class ServedReply(ABC):
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
         """The whole reply to a request that does not stream."""
         choices = [
-            {**self._complete(row, self._logprobs(row.steps, ())), **self._ids(row.steps), "semtoken": block}
+            {
+                **self._complete(row, self._logprobs(row.steps, ())),
+                "stop_reason": None if row.ended is None else row.ended.stop,
+                **self._ids(row.steps),
+                "semtoken": block,
+            }
             for row, block in zip(rows, blocks, strict=True)
         ]
         return {**self._head, "object": self.object, "choices": choices, "usage": usage}
