@@ -66,6 +66,16 @@ def test_nothing_of_an_answer_that_is_held_back_is_left(ours: ModuleType, name: 
     assert passed(ours.UncertaintyGate(1.0), rebuilt(run["shown"])).model_dump(mode="json") == run["shown"]
 
 
+@pytest.mark.parametrize("name", ["vllm-chat-tool", "vllm-completions", "vllm-responses"])
+def test_without_a_block_none_is_put_in(ours: ModuleType, name: str) -> None:
+    shown = recorded(f"litellm_held/{name}")["shown"]
+    for place in shown.get("choices", [shown]):
+        place.pop("semtoken", None)
+        place.pop("provider_specific_fields", None)
+    held = passed(ours.UncertaintyGate(unscored="hold"), rebuilt(shown)).model_dump_json()
+    assert ours.NOT_SURE in held and "semtoken" not in held
+
+
 @pytest.mark.parametrize(
     "block",
     [

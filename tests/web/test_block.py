@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,13 +14,16 @@ import pytest
 
 from semtoken import TokenClusters, score_logprobs
 from semtoken.core.results import TokensLater
+from semtoken.core.results.blocks import without_quotes
 from semtoken.core.rules import ScoringRules
 from semtoken.core.scorer import scorer_for
+from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.models.probing import disputed
 from semtoken.support.almanac import load_questions
 from semtoken.web import block
 from semtoken.web.block import BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
+from tests.guarantees.made_up import put
 from tests.web.asking import block_of, blocks_in, events_in, post, user
 from tests.web.conftest import proxy_of
 
@@ -115,6 +120,32 @@ def test_a_block_that_shows_no_tokens_makes_no_records_of_them() -> None:
     made = score_block(answer, scorer_for(None, ScoringRules()), BlockOptions())
     assert made["new_word_confidence"] == pytest.approx(0.5)  # "now" is a function word
     assert isinstance(vars(answer)["tokens"], TokensLater)
+
+
+def test_of_a_withheld_answer_the_numbers_stay_and_what_quotes_it_goes(tmp_path: Path) -> None:
+    """By the one rule that gates hold a block to that comes from elsewhere."""
+    words = {"Cairo": 0.6, " beside": 0.3, " Lima": 0.5, " perhaps": 0.2}
+    steps = [{"token": word, "logprob": math.log(p), "top_logprobs": []} for word, p in words.items()]
+    answer = score_logprobs(steps, None).with_fields(
+        question="Where?", scores={"epr": 0.5}, score_bounds={"epr": (0.4, 0.6)}, proxy_for="m"
+    )
+    calibrator = put(tmp_path, signature=ScoringRules().signature, scores="top-k", k=20)
+    made = [
+        score_block(
+            answer,
+            scorer_for(None, ScoringRules()),
+            BlockOptions(tokens=True, parts="word", competing=2, methods=("trace",)),
+            CalibratorInUse(calibrator, abstain_text=text),
+        )
+        for text in (None, "No.")
+    ]
+    shown, withheld = made
+    assert shown["decision"] == "abstain" and "proxy_for" in shown and "probability_correct_at_ends" in shown
+    assert shown.keys() - withheld.keys() == {"tokens", "parts", "flags", "competing"}
+    assert without_quotes(shown | {"of_a_later_version": "Cairo"}) == without_quotes(withheld)
+    assert withheld.keys() - without_quotes(shown).keys() == {"explanation"}
+    assert not any(word.strip() in json.dumps(withheld) for word in words)
+    assert without_quotes({"version": 1, "reason": "It says Lima."}) == {"version": 1}
 
 
 def test_a_block_of_too_many_parts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

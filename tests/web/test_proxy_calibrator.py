@@ -209,6 +209,20 @@ def test_a_model_that_was_exchanged_behind_the_proxy_gets_no_probability(
         assert "1 from 'other'" in report.models_sentence
 
 
+def test_the_numbers_of_an_answer_by_another_model_stay_where_it_is_withheld(
+    almanac_clusters: TokenClusters, tmp_path: Path
+) -> None:
+    applied = CalibratorInUse(made(tmp_path, model="prod"), abstain_text=WITHHELD)
+    with (
+        raw_upstream(named_reply("other")) as upstream,
+        proxy_of(upstream.url, almanac_clusters, calibrator=applied) as url,
+    ):
+        said = post(url)
+    block = block_of(said)
+    assert said.json()["choices"][0]["message"]["content"] == WITHHELD and "Lima" not in said.text
+    assert "'other'" in block["calibrator_refused"] and 0 < block["confidence"] < 1
+
+
 def test_a_calibrator_is_fitted_on_the_answers_of_one_model(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)

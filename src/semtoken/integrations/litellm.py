@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from semtoken.core.results.blocks import KEY, as_mapping, block_of
+from semtoken.core.results.blocks import KEY, as_mapping, block_of, without_quotes
 from semtoken.integrations.events import ends_of, is_share
 from semtoken.integrations.hosts import require_host
 from semtoken.support.inputs import one_of, real
@@ -25,26 +25,6 @@ from openai.types.responses import ResponseOutputMessage, ResponseOutputText  # 
 NOT_SURE = "I am not sure."
 _KEPT = frozenset({"index", "finish_reason", "message", "role"})
 """The fields that stay in a choice and its message when the answer is held back: any other may spell it."""
-_KEPT_OF_BLOCK = (
-    "version",
-    "confidence",
-    "interval",
-    "confidence_method",
-    "sequence_uncertainty",
-    "sequence_uncertainty_interval",
-    "new_word_confidence",
-    "preset",
-    "question_known",
-    "method",
-    "n_tokens",
-    "truncated",
-    "probability_correct",
-    "probability_correct_interval",
-    "n_labels",
-    "decision",
-    "guarantee",
-)
-"""The fields of its block that stay. Explanation, flags, reason, tokens and parts quote the answer."""
 Block = Mapping[str, Any]
 
 
@@ -57,12 +37,13 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     Parameters
     ----------
     threshold
-        Answers of which 1 minus the confidence may be above it are held back, in [0, 1]: the lower end of an
-        interval counts. None: those that the server's calibrator decides to abstain from.
+        In [0, 1]. An answer is held back if 1 minus its confidence is above it; of an interval the lower end of the
+        confidence counts. None: an answer is held back if the server's calibrator abstains from it.
     instead
         The text in place of such an answer.
     unscored
-        "pass" lets answers without a score through, and without a threshold those without a decision; "hold" does not.
+        What happens to an answer without a score or, where there is no threshold, without a decision: "pass" lets it
+        through, "hold" holds it back.
 
     Raises
     ------
@@ -80,7 +61,8 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     def holds_back(self, block: Block | None) -> bool:
         """Return True if an answer with this block must not be shown.
 
-        It never fails: LiteLLM would pass the answer on. A block whose numbers are none counts as no score.
+        It raises no error, because LiteLLM passes an answer on if a callback fails. An answer whose block has no valid
+        confidence and interval counts as one without a score.
         """
         fields = block or {}
         if self.threshold is None:
@@ -112,10 +94,11 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
                     setattr(holder, name, None)
         if message is None:  # of a completion, which LiteLLM hands on as it came
             choice.text = self.instead
-            setattr(choice, KEY, _without_quotes(block))
+            _put_numbers(choice, block)
         else:
             message.content = self.instead
-            choice.provider_specific_fields = {KEY: _without_quotes(block)}
+            if block is not None:
+                choice.provider_specific_fields = {KEY: without_quotes(block)}
         if getattr(choice, "finish_reason", None) in ("tool_calls", "function_call"):
             choice.finish_reason = "stop"  # an agent that reads it looks for a call
 
@@ -128,12 +111,13 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
         for name in ("input_messages", "output_messages"):  # of vLLM
             if getattr(response, name, None) is not None:
                 setattr(response, name, None)
-        setattr(response, KEY, _without_quotes(block))
+        _put_numbers(response, block)
 
 
-def _without_quotes(block: Block | None) -> dict[str, Any] | None:
-    """The numbers of a block, and its decision; None if there is no block."""
-    return None if block is None else {name: block[name] for name in _KEPT_OF_BLOCK if name in block}
+def _put_numbers(holder: Any, block: Block | None) -> None:
+    """Put what stays of a block, if there is one, into an object of LiteLLM."""
+    if block is not None:
+        setattr(holder, KEY, without_quotes(block))
 
 
 class ScoreLog(CustomLogger):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from semtoken.core.parts.budget import MAX_SECONDS
 from semtoken.core.parts.json_values import is_json
 from semtoken.core.parts.nested import nested
 from semtoken.core.results import Running, ScoredAnswer, ScoredToken
-from semtoken.core.results.blocks import KEY, VERSION, numbers_of
+from semtoken.core.results.blocks import KEY, VERSION, numbers_of, without_quotes
 from semtoken.core.scorer import Scorer
 from semtoken.errors import CalibratorMismatchError, InvalidInputError, SemtokenError
 from semtoken.guarantees.apply import REFUSED, CalibratorInUse
@@ -126,9 +126,7 @@ def score_block(
         except CalibratorMismatchError as error:
             block[REFUSED] = str(error)
         if calibrator.shown_instead(block) is not None:
-            block.pop("flags", None)  # they quote the answer, as the explanation does
-            block["explanation"] = result.without_quotes().explanation
-            return block
+            return without_quotes(block) | {"explanation": result.without_quotes().explanation}
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
     probed = probed or ProbeResult(refused=NO_MODEL)

@@ -14,6 +14,16 @@ VERSION = 1
 """The version of the block's form."""
 _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 """Fields in which clients keep those that they do not know."""
+_QUOTES_NOTHING = frozenset(
+    {
+        *("version", "final", "confidence", "interval", "confidence_method", "question_known", "new_word_confidence"),
+        *("sequence_uncertainty", "sequence_uncertainty_interval", "method", "preset", "distribution", "signature"),
+        *("n_tokens", "truncated", "proxy_for", "scores", "score_bounds", "scores_refused"),
+        *("probability_correct", "probability_correct_interval", "probability_correct_at_ends", "n_labels"),
+        *("decision", "guarantee", "calibrated_elsewhere", "calibrator_refused"),
+    }
+)
+"""The fields of a block that never quote its answer. Any other may: flags, tokens, parts, or one of a later version."""
 
 
 def numbers_of(answer: ScoredAnswer) -> dict[str, Any]:
@@ -39,6 +49,15 @@ def block_of(choice: Any) -> dict[str, Any] | None:
             if isinstance(holder.get(KEY), Mapping):
                 return dict(holder[KEY])
     return None
+
+
+def without_quotes(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The block of an answer that is held back: its numbers and the decision, and nothing that may quote the answer.
+
+    The reason of a decision stays; where nothing was decided, it is the reason why there is no score, and may quote.
+    """
+    decided = {"reason"} if "decision" in block else set()
+    return {name: value for name, value in block.items() if name in _QUOTES_NOTHING | decided}
 
 
 def risk_of(block: Mapping[str, Any]) -> float:

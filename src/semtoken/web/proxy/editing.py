@@ -58,8 +58,8 @@ class Editor:
             block = None if place.choice is None else blocks.get(place.choice)
             other = None if self.applied is None else self.applied.shown_instead(block)
             if block is not None:
-                quotes = other is not None and "decision" not in block
-                # The reason of an answer without a decision may quote the answer that is held back.
+                quotes = other is not None and "confidence" not in block
+                # The reason why an answer has no score may quote the answer, which is held back.
                 yield Put(place.path, {KEY: reason_block(UNDECIDED) if quotes else block})
             elif value_at(reply.json.value, (*place.path, KEY), MISSING) is not MISSING:
                 # That of an upstream that scores, too: its numbers must not stand among ours.
