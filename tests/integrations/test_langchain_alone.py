@@ -26,14 +26,18 @@ def langchain() -> Iterator[ModuleType]:
         yield module
 
 
-def test_langchain_keeps_the_score_beside_the_message(langchain: ModuleType, almanac_clusters: TokenClusters) -> None:
+@each(("end", "truncated"), [("length", True), ("stop", False), (None, None)])
+def test_langchain_keeps_the_score_beside_the_message(
+    langchain: ModuleType, almanac_clusters: TokenClusters, end: str | None, truncated: bool | None
+) -> None:
     kept, sent = gateway("langchain")["whole"], gateway("serve")["whole"]["choices"][0]
+    del kept["response_metadata"]["logprobs"]["content"][-1]  # the line break that may have ended it: test_messages
     reply = {
         "choices": [
-            {"message": sent["message"], "logprobs": kept["response_metadata"]["logprobs"], "finish_reason": "length"}
+            {"message": sent["message"], "logprobs": kept["response_metadata"]["logprobs"], "finish_reason": end}
         ]
     }
-    metadata = kept["response_metadata"] | {"finish_reason": "length"}
+    metadata = kept["response_metadata"] | {"finish_reason": end}
     message = Fields(text=kept["content"], tool_calls=[], invalid_tool_calls=[], response_metadata=metadata)
     choices: list[dict[str, Any]] = [{}, {"equality": "exact"}, {"preset": "paper"}]
     for options in choices:
@@ -42,7 +46,7 @@ def test_langchain_keeps_the_score_beside_the_message(langchain: ModuleType, alm
         assert found == metadata | {"semtoken": numbers_of(expected)}
         [asked] = score_reply(reply, almanac_clusters, **options, question="What is the capital of Mexico?")
         scored = langchain.score(message, almanac_clusters, question="What is the capital of Mexico?", **options)
-        assert numbers_of(scored) == numbers_of(asked) and scored.truncated
+        assert numbers_of(scored) == numbers_of(asked) and scored.truncated is truncated
     bare = langchain.with_uncertainty()(Fields(response_metadata={})).response_metadata
     assert "logprobs=True" in bare["semtoken"]["reason"]
 

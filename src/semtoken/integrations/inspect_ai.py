@@ -19,9 +19,8 @@ from semtoken.core.results.blocks import KEY, blocks_of, numbers_of, risk_of
 from semtoken.core.rules import as_rules
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.integrations.messages import reply_of
+from semtoken.integrations.messages import score_message
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
-from semtoken.replies import score_reply
 from semtoken.support.http_client import HttpClient
 from semtoken.support.questions import question_of
 
@@ -58,6 +57,7 @@ FIELDS = {
 }
 """Settings of Inspect that are fields of a request, with the names of the fields."""
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
+"""Inspect's names of the reasons for which an answer ends. It calls any other `unknown`."""
 _COPIED = (
     "confidence",
     "interval",
@@ -302,11 +302,18 @@ def _block_from_logprobs(
     choice = output.choices[0] if output.choices else None
     if choice is None or choice.logprobs is None:
         return None
-    # Inspect has names of its own for reasons, and scoring needs to know only whether the answer was cut off.
-    end = "length" if choice.stop_reason == "max_tokens" else "stop"
+    end = None if choice.stop_reason == "unknown" else choice.stop_reason
     calls = [(call.function, call.arguments) for call in choice.message.tool_calls or ()]
-    reply = reply_of(choice.message.text, choice.logprobs.model_dump(), calls, end=end)
-    return numbers_of(score_reply(reply, vocabulary, preset, question=question)[0]) | {"method": "top-k"}
+    answer = score_message(
+        choice.message.text,
+        choice.logprobs.model_dump(),
+        calls,
+        end=end,
+        tokenizer=vocabulary,
+        preset=preset,
+        question=question,
+    )
+    return numbers_of(answer) | {"method": "top-k"}
 
 
 _to_float = value_to_float()

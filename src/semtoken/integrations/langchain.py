@@ -18,8 +18,7 @@ from semtoken.core.results.blocks import KEY, numbers_of
 from semtoken.core.rules import as_rules
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.integrations.hosts import require_host
-from semtoken.integrations.messages import reply_of
-from semtoken.replies import score_reply
+from semtoken.integrations.messages import score_message
 
 require_host("langchain")
 
@@ -37,6 +36,9 @@ def score(
     segment: SegmentKind = "answer",
 ) -> ScoredAnswer:
     """Score a message of a chat model from the log-probabilities in its metadata.
+
+    A message does not say whether a token or a stop string ended it: where its list goes on with a line break, the
+    interval holds both.
 
     Parameters
     ----------
@@ -65,8 +67,17 @@ def score(
         )
     # Calls whose arguments are no JSON are kept apart; their tokens are among the others.
     calls = [(call["name"] or "", call["args"] or "") for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    reply = reply_of(message.text, logprobs, calls, end=message.response_metadata.get("finish_reason") or "stop")
-    return score_reply(reply, vocabulary, preset, equality=equality, question=question, segment=segment)[0]
+    return score_message(
+        message.text,
+        logprobs,
+        calls,
+        end=message.response_metadata.get("finish_reason"),
+        tokenizer=vocabulary,
+        preset=preset,
+        equality=equality,
+        question=question,
+        segment=segment,
+    )
 
 
 def with_uncertainty(
