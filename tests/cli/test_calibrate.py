@@ -107,6 +107,12 @@ def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_
     labeled, three = write_lines(tmp_path / "few.jsonl", rows[:300]), write_lines(tmp_path / "three.jsonl", further[:3])
     refused = semtoken("calibrate", labeled, "-o", tmp_path / "none", "--unlabeled", three)
     assert_told(refused, "three.jsonl has no effect: at least 200 answers without labels", "there are 3.", status=2)
+    groups = write_lines(tmp_path / "groups.jsonl", [r | {"kind": "ab"[i % 2]} for i, r in enumerate(rows[:300])])
+    grouped = ("calibrate", groups, "-o", tmp_path / "none", "--group-by", "kind")
+    for kind, n in (("c", 0), ("a", 199)):
+        others = write_lines(tmp_path / "others.jsonl", [row | {"kind": kind} for row in further[:199]])
+        refused = semtoken(*grouped, "--unlabeled", others)
+        assert_told(refused, "others.jsonl has no effect", f"no group has more than {n}.", status=2)
 
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -241,6 +241,7 @@ def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, 
     assert done.exit_code == 0, done.output
     found = st.Calibrator.load(target)
     assert found.n == 150  # not the fifty wrong ones that are not of the sample
+    assert found.fingerprint.judge == "labels in the journal"
     assert set(found.scores) == {float(s) for s in scores[:150]}
     assert "150 labeled answers and 150 further scores" in done.output
 

@@ -107,7 +107,6 @@ def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[li
     """The answers of a file or a journal, and those of --unlabeled."""
     from semtoken.guarantees.answer_records import read_answers, require_labels, require_scores
     from semtoken.guarantees.exact import shortage
-    from semtoken.guarantees.groups import read_unlabeled
 
     field, for_accepted = how.label_field or "correct", wanted.kind == "selective_risk"
     if is_journal(source):
@@ -120,7 +119,7 @@ def _read(source: str, how: AnswerOptions, wanted: GuaranteeSection) -> tuple[li
     require_scores(answers)
     if how.unlabeled is not None and not for_accepted:
         raise UsageError(f"--unlabeled has no effect on --guarantee {wanted.kind}: leave it out.")
-    further = [] if how.unlabeled is None else read_unlabeled(how.unlabeled, answers, field)
+    further = [] if how.unlabeled is None else read_answers(how.unlabeled, field)
     n_labels = sum(answer.can_be_labeled for answer in answers)
     if for_accepted and (missing := shortage(n_labels, wanted.alpha, wanted.delta)):
         tell(missing)
@@ -131,14 +130,17 @@ def _fit_answers(source: str, how: AnswerOptions, wanted: GuaranteeSection, targ
     """Fit a calibrator of answers, or one for each group of them, and write all of them or none."""
     from semtoken.decisions import calibrating as of_decisions
     from semtoken.guarantees import Fingerprint
-    from semtoken.guarantees.groups import answer_groups, check_folders, fit_groups, save_groups
+    from semtoken.guarantees.groups import answer_groups, check_folders, fit_groups, require_effect, save_groups
 
     if (target.output / of_decisions.NAME).exists():
         raise InvalidInputError(f"{target.output} holds a calibrator of typed questions. Name another folder.")
     check_folders(target.output, overwrite=target.overwrite)
     answers, further = _read(source, how, wanted)
-    answers, judged_by = _judged(answers, how.judge)
+    answers, judge = _judged(answers, how.judge)
+    judged_by = judge or f"labels in the {'journal' if is_journal(source) else 'file'}"
     groups = answer_groups(_one_of_each(answers, how.group_by), further, how.group_by)
+    if how.unlabeled is not None:
+        require_effect(how.unlabeled, groups)
     check_folders(target.output, groups, overwrite=target.overwrite)  # before anything is fitted, which takes a while
     try:
         fitted = fit_groups(groups, **wanted.levels, score=how.by, fingerprint=Fingerprint(judge=judged_by))
@@ -230,12 +232,12 @@ def _sampled(url: str) -> list[AnswerRecord]:
     return answers
 
 
-def _judged(answers: Sequence[AnswerRecord], judge: str | None) -> tuple[list[AnswerRecord], str]:
-    """The answers with labels by a judge (None: exact) where they need one, and who or what gave the labels."""
+def _judged(answers: Sequence[AnswerRecord], judge: str | None) -> tuple[list[AnswerRecord], str | None]:
+    """The answers with labels by a judge (None: exact) where they need one, and its name; None if none needs it."""
     if not any(answer.needs_a_judge for answer in answers):
         if judge is not None:
             raise UsageError("--judge has no effect: no answer without a label has accepted ones. Leave it out.")
-        return list(answers), "labels in the file"
+        return list(answers), None
     from semtoken.bench.judges import label_records
     from semtoken.bench.judges.kinds import judge_from
 

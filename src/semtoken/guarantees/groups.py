@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from semtoken.choices import Guarantee
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.answer_records import AnswerRecord, read_answers
+from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.calibrator import NAME, Calibrator
 from semtoken.guarantees.exact import forecast
 from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
@@ -41,6 +41,11 @@ class AnswerGroup:
     """The answers, with and without labels."""
     further: tuple[AnswerRecord, ...] = field(default=(), repr=False)
     """Answers that only place the threshold, whatever their labels say."""
+
+    @property
+    def unlabeled(self) -> list[AnswerRecord]:
+        """The answers that can only place the threshold."""
+        return [answer for answer in self.answers if answer.correct is None] + list(self.further)
 
     @property
     def value(self) -> str:
@@ -109,19 +114,17 @@ class FittedGroup:
         self.calibrator.save(directory)
 
 
-def read_unlabeled(path: Path, answers: Sequence[AnswerRecord], label: str = "correct") -> list[AnswerRecord]:
-    """The answers of a file that only place thresholds, beside those of `answers` without a label.
-
-    `InvalidInputError` if the file cannot be read, or they are too few to have an effect.
+def require_effect(path: Path, groups: Sequence[AnswerGroup]) -> None:
+    """Raise `InvalidInputError` if the further answers of groups, which come from a file, are too few in all of them to
+    place a threshold, together with the answers of the group that have no label.
     """
-    further = read_answers(path, label)
-    n = len(further) + sum(answer.correct is None for answer in answers)
+    n = max(len(group.unlabeled) for group in groups)
     if n < FEWEST_UNLABELED:
+        there = f"there are {n}" if len(groups) == 1 else f"no group has more than {n}"
         raise InvalidInputError(
-            f"{path} has no effect: at least {FEWEST_UNLABELED} answers without labels place the thresholds, and there "
-            f"are {n}. Give more, or leave it out."
+            f"{path} has no effect: at least {FEWEST_UNLABELED} answers without labels place a threshold, and {there}. "
+            "Give more, or leave it out."
         )
-    return further
 
 
 def answer_groups(
@@ -243,7 +246,7 @@ def save_groups(fitted: Sequence[FittedGroup], directory: Path, *, overwrite: bo
 
 def _placing(group: AnswerGroup, labeled_ones: Sequence[AnswerRecord]) -> list[AnswerRecord] | None:
     """The answers whose scores place the threshold; None where they are too few."""
-    rest = [answer for answer in group.answers if answer.correct is None] + list(group.further)
+    rest = group.unlabeled
     # Scores of another model have another distribution, and would place thresholds where no label is.
     if model := one_model(labeled_ones):
         rest = [answer for answer in rest if answer.model in (None, model)]
