@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -267,14 +268,13 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         ids = _sequences(sequences)
         if lengths is not None:
             lengths = [whole(length, "lengths", low=0) for length in listed(lengths, "lengths")]
-        questions = listed(questions, "questions")
+        questions = listed(questions, "questions") or [None] * len(ids)
         with self._lock:
             now = self._followed(ids)
-            if lengths is not None and len(lengths) != len(ids):
-                raise InvalidInputError(f"There are {len(ids)} answers and {len(lengths)} lengths.")
-            if questions and len(questions) != len(ids):
-                raise InvalidInputError(f"There are {len(ids)} answers and {len(questions)} questions.")
-            results = now.results(ids, lengths, questions or [None] * len(ids))
+            for name, given in (("lengths", lengths), ("questions", questions)):
+                if given is not None and len(given) != len(ids):
+                    raise InvalidInputError(f"There are {len(ids)} answers and {len(given)} {name}.")
+            results = now.results(ids, lengths, questions)
             self.reset()
         return results
 
@@ -293,19 +293,17 @@ class _Generation:
         self._stop_ids = frozenset(stop_ids)
         self._ends_are_known = True
         """True as long as `generate` has said at each step which answers go on."""
-        self._lengths = [0] * len(ids)
-        """Tokens of each answer until it ended, as far as that is known."""
         self._going_on = list(range(len(ids)))
-        """The answers that got a token in the newest step, as far as `generate` says."""
-        self._ended: set[int] = set()
-        """The answers that a token of theirs ended."""
+        """The answers that have not ended, as far as that is known."""
         self._final: dict[int, Running] = {}
         self._steps = KeptSteps(scores)
         self._is_waiting = False
         """True if the tokens of the newest step are not known yet."""
         self._scored: set[Distribution] = set()
         """The kinds of logits of the steps."""
-        self._model = None if step is None else _ModelSeen(step)
+        # Without its logits: a whole prompt of them would be kept.
+        self._first = None if step is None else replace(step, logits=None, first=None)
+        self._in_training = step is not None and any(module.training for module in step.model.modules())
 
     def wait(self, step: LoopStep | None, logits: torch.Tensor, distribution: Distribution) -> None:
         """Keep the logits of a step until its tokens are known."""
@@ -313,7 +311,7 @@ class _Generation:
             self._ends_are_known = False
         else:
             self._stop_ids |= step.stop_ids
-            self._going_on = [i for i, goes_on in enumerate(step.unfinished) if goes_on]
+            self._going_on = [i for i in self._going_on if step.unfinished[i]]
         self._scored.add(distribution)
         self._steps.keep(logits.detach(), may_be_masked=distribution == "unknown")
         self._is_waiting = True
@@ -335,11 +333,9 @@ class _Generation:
             return
         self._is_waiting = False
         tokens = ids[:, -1].tolist()
-        if rows := [i for i in self._going_on if i not in self._ended]:
-            self._steps.add_tokens(rows, [tokens[i] for i in rows])
-            self._ended.update(i for i in rows if tokens[i] in self._stop_ids)
-            for i in rows:
-                self._lengths[i] += 1
+        if self._going_on:
+            self._steps.add_tokens(self._going_on, [tokens[i] for i in self._going_on])
+            self._going_on = [i for i in self._going_on if tokens[i] not in self._stop_ids]
 
     def running(self) -> list[Running]:
         """The score of each answer from its tokens so far."""
@@ -347,7 +343,7 @@ class _Generation:
         return [self._running(i) for i in range(len(self.ids))]
 
     def _running(self, i: int) -> Running:
-        if i not in self._ended and i in self._going_on:
+        if i in self._going_on:
             return self._scores.running(i)
         if i not in self._final:
             scored = self._scores.result(i)
@@ -361,8 +357,8 @@ class _Generation:
         written = ids[:, self._prompt_length :].tolist()
         unknown = set() if lengths is not None else {i for i, one in enumerate(written) if self._may_be_padded(one)}
         if lengths is None:
-            lengths = [self._length(one, i) for i, one in enumerate(written)]
-        flags = [] if self._model is None else self._model.flags(self._vocabulary)
+            lengths = list(map(self._length, written))
+        flags = self._flags()
         results = []
         for i, response in enumerate(self._scores.results(dict(enumerate(lengths)), self._distribution)):
             more = (*flags, *([UNKNOWN_END] if i in unknown else []))
@@ -382,36 +378,29 @@ class _Generation:
             return False
         return bool(self._vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
 
-    def _length(self, ids: list[int], i: int) -> int:
-        """Tokens of an answer, its terminator included, without the padding after it."""
-        length = min(self._lengths[i], len(ids))
-        if self._ends_are_known or self._stop_ids:
-            return length
-        special = self._vocabulary.special
-        # Of several special tokens at the end, the first ended the answer, and the others pad it.
-        while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
-            length -= 1
+    def _length(self, ids: list[int]) -> int:
+        """Tokens of an answer, its terminator included, without the padding after it. Those after an end that is known
+        were not taken in.
+        """
+        length, special = len(ids), self._vocabulary.special
+        if not self._ends_are_known and not self._stop_ids:
+            # Of several special tokens at the end, the first ended the answer, and the others pad it.
+            while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
+                length -= 1
         return length
 
-
-class _ModelSeen:
-    """The model that writes, as the first step of a generation shows it."""
-
-    def __init__(self, step: LoopStep) -> None:
-        self._step = replace(step, logits=None, first=None)  # a whole prompt of logits would be kept with the first
-        self._training = any(module.training for module in step.model.modules())
-        self._padded, self._padded_behind = step.padded, step.padded_behind
-
-    def flags(self, vocabulary: Vocabulary) -> list[Flag]:
+    def _flags(self) -> list[Flag]:
         """Flags for what makes numbers of this generation doubtful. Where a batch was padded, the model is tried."""
-        if self._training:
-            return [TRAINING, *([PADDED_BEHIND] if self._padded_behind else [])]
-        step = self._step
-        tuned = step.owner is not step.model and _generates(step.owner, vocabulary, step.padding) == "never"
-        if self._padded_behind:
-            return [PADDED_BEHIND, *([TUNED] if tuned else [])]
-        differs = self._padded and _generates(step.model, vocabulary, step.padding) != "padded"
-        return [flag for flag, holds in ((PADDED, differs), (TUNED, tuned)) if holds]
+        step = self._first
+        if step is None:
+            return []
+        behind = [PADDED_BEHIND] * step.padded_behind
+        if self._in_training:
+            return [TRAINING, *behind]
+        tried = partial(_generates, vocabulary=self._vocabulary, padding=step.padding)
+        differs = not behind and step.padded and tried(step.model) != "padded"
+        tuned = step.owner is not step.model and tried(step.owner) == "never"
+        return [*behind, *[PADDED] * differs, *[TUNED] * tuned]
 
 
 def _generates(model: Any, vocabulary: Vocabulary, padding: int) -> str:
