@@ -504,7 +504,7 @@ class ScoredModel:
         """The text that the model reads for a prompt, its template and special tokens included."""
         if not prompt:
             return ""
-        ids = prompt if is_ids(prompt) else encode_prompt(self.tokenizer, prompt, 0)
+        ids = prompt if is_ids(prompt) else encode_prompt(self.tokenizer, prompt)
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 

@@ -10,8 +10,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from sklearn.metrics import roc_auc_score
 
 from semtoken.bench.report.comparison import (
@@ -240,6 +243,22 @@ def test_latex_goes_over_several_pages_where_it_must() -> None:
 def test_latex_of_a_report_has_what_its_tables_need_and_an_escaped_title() -> None:
     text = latex_document([hostile_table()], HOSTILE)
     assert r"\usepackage{booktabs,longtable}" in text and "<script>" not in text
+
+
+@pytest.mark.parametrize(("letters", "columns"), [(1, 1), (40, 1), (400, 1), (1, 30)])
+def test_the_paper_has_room_for_the_widest_table(letters: int, columns: int) -> None:
+    """By the letters of Computer Modern, in which LaTeX sets them, at nine points, and its six between columns."""
+    header = ("Method", "AUROC", *["0.5"] * columns)
+    rows = [["Weakest token " * letters, "0.900 [0.850, 0.950]", *["+0.1"] * columns], ["STC", "0.5", *["–"] * columns]]
+    tables = [Table("narrow", "T", frame([["a", "b"]], ("A", "B"))), Table("wide", "T", frame(rows, header))]
+    [width] = map(int, re.findall(r"paperwidth=(\d+)mm", latex_document(tables, "T")))
+    font = FontProperties(fname=str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "cmr10.ttf"))
+    printed = [
+        max(TextPath((0, 0), text, size=9, prop=font).get_extents().width for text in column) + 12
+        for column in zip(header, rows[0], strict=True)
+    ]
+    needed = sum(printed) * 25.4 / 72.27 + 2 * 20
+    assert max(210, needed) <= width <= max(210, 2 * needed)
 
 
 def test_markdown_shows_hostile_names_as_they_are() -> None:

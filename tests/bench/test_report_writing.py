@@ -19,8 +19,11 @@ import pytest
 
 from semtoken.bench.report import writing as report_writing
 from semtoken.bench.report.content import BenchReport, build_report
-from semtoken.bench.report.drawing import STYLE
-from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
+from semtoken.bench.report.drawing import OURS, STYLE
+from semtoken.bench.report.measure import ABLATIONS
+from semtoken.bench.report.plots import MARKERS, against_overhead, bars, plots, sensitivity_panels
+from semtoken.bench.report.probabilities import probabilities_of
+from semtoken.bench.report.probability_plots import risk_curves
 from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInputError
 from semtoken.methods import METHODS
@@ -288,6 +291,22 @@ def test_overhead_is_on_a_logarithmic_scale() -> None:
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["STC", "Perplexity", "SAR"]
 
 
+def test_no_two_methods_look_alike() -> None:
+    one = cell(methods=[name for name in METHODS if name not in ABLATIONS][:18])
+    found = measured(one)
+    (axis,) = against_overhead(found, found.cells).axes
+    points = [line for line in axis.lines if len(line.get_xdata()) == 1]
+    (curves,) = risk_curves(probabilities_of([one], "exact", 20, found.reference), "NQ").axes
+    looks = [
+        [(str(line.get_marker()), line.get_color()) for line in points],
+        [(str(line.get_linestyle()), line.get_color()) for line in curves.lines],
+    ]
+    for drawn in looks:
+        assert len(drawn) == len(set(drawn)) == 18
+        assert [color for _, color in drawn].count(OURS) == 1
+    assert ("*", OURS) in looks[0] and ("-", OURS) in looks[1]
+
+
 def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
     made = [clustering(), clustering("B")]
     own: dict[str, Any] = {"methods": ("stc",), "variants": VARIANTS}
@@ -296,6 +315,8 @@ def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
     assert [axis.get_title() for axis in figure.axes] == ["NQ: number of clusters", "NQ: linkage"]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["8,000", "16,000"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Qwen2.5-7B", "B"]
+    shown = [line for line in figure.axes[0].lines if line.get_marker() in MARKERS]
+    assert len({line.get_marker() for line in shown}) == len({line.get_color() for line in shown}) == 2
 
 
 def test_figures_without_numbers_are_left_out() -> None:

@@ -17,7 +17,7 @@ from semtoken.bench import models
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.manifest import git_state, model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
-from semtoken.bench.settings import RunSettings, check_settings, read_settings, settings_with
+from semtoken.bench.settings import ClusteringSettings, RunSettings, check_settings, read_settings, settings_with
 from semtoken.bench.statistics.pairs import DEFAULT_NLI
 from semtoken.core import ScoringRules
 from semtoken.errors import InvalidInputError
@@ -113,12 +113,20 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
         ({"primary_judge": "llm"}, "primary_judge is 'llm', the judges are exact"),
         ({"sensitivity": {"linkage": ["ward"]}}, "sensitivity.linkage.1"),
         ({"limit": 0}, "limit: input should be greater than 0"),
+        ({"seed": -1}, "seed: input should be greater than or equal to 0"),
     ],
 )
 def test_errors_say_where_and_what(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         checked(**changes)
     assert words in str(caught.value) and str(caught.value).startswith("the test cannot be used.")
+
+
+def test_seeds_begin_at_zero() -> None:
+    zero = {"seed": 0}
+    one = checked(**zero, decoding=zero, controls=zero, models=[{"name": "a", "clusters": zero}])
+    assert one.controls is not None and isinstance(one.models[0].clusters, ClusteringSettings)
+    assert {one.seed, one.decoding.seed, one.controls.seed, one.models[0].clusters.seed} == {0}
 
 
 def test_files_that_are_no_settings(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from semtoken.core import ScoringRules, scorer_for
 from semtoken.errors import InvalidInputError
 from semtoken.models.probing import Competitor, competing, competing_in_record, disputed, with_choices
 from semtoken.models.probing.choices import _with
+from semtoken.models.probing.competing import groups_of
 from semtoken.models.probing.disputes import Dispute, _to_end_of_phrase, doubtful_steps, merge, only_in_form
 from tests import worked
 from tests.tiny import byte_level_bpe, llama, token_before
@@ -105,6 +107,30 @@ def test_function_words_of_the_record_are_one_meaning_also_where_one_was_chosen(
         shown = [(" the", 0.4), (" a", 0.2), ("the", 0.06)]  # and not the fourth
         assert [*found[0].tokens] == [(text, pytest.approx(chance)) for text, chance in shown]
         assert competing_in_record(answer, 0, scorer_for(vocabulary, ScoringRules()), n=1) == found[:1]
+
+
+def test_tokens_of_probability_0_are_no_meaning_and_shown_in_none() -> None:
+    """As of a model whose logits hold -inf."""
+    vocabulary = worked.vocabulary((" Rome", "rome", " Bergen", " Oslo"))
+    with np.errstate(divide="ignore"):
+        row = np.log([0.6, 0.0, 0.4, 0.0])
+    found = groups_of(row, [0], 0, scorer_for(vocabulary, ScoringRules()), 9)
+    assert [(one.tokens, one.token_ids) for one in found] == [
+        (((" Rome", pytest.approx(0.6)),), (0,)),
+        (((" Bergen", pytest.approx(0.4)),), (2,)),
+    ]
+
+
+def test_the_only_prompt_is_called_prompt_0_as_where_there_are_several() -> None:
+    [answer] = stc().score(PROMPT, "Paris")
+    calls: tuple[Callable[[str], Any], ...] = (
+        lambda prompt: competing(stc(), prompt, answer, 0),
+        lambda prompt: disputed(stc(), prompt, answer, with_agreed=True),
+        lambda prompt: stc().generate([prompt, "x"]),
+    )
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=r"^Prompt 0 is empty\.$"):
+            call(" ")
 
 
 def test_disputes_follow_each_meaning_greedily() -> None:
@@ -252,6 +278,23 @@ def test_choices_are_the_probabilities_of_whole_values() -> None:
         assert part.option_mass == pytest.approx(total, rel=1e-3)
         assert part.choices == pytest.approx({name: value / total for name, value in expected.items()}, rel=1e-3)
     assert n.choices is None and n.option_mass is None
+    [_, known, _] = with_choices(stc(), PROMPT, answer, answer.parts(by="field"))
+    assert (known.choices, known.option_mass) == (ok.choices, ok.option_mass), (
+        "booleans are asked without a schema, too"
+    )
+
+
+def test_a_model_that_is_certain_of_something_else_gives_no_value_a_chance() -> None:
+    """What rounding puts above 1, or takes to 0, makes no number that is none."""
+    vocabulary = stc().clusters.vocabulary
+    network = llama(vocabulary.size, seed=3)
+    with torch.no_grad():
+        network.lm_head.weight *= 1e4
+    certain = st.ScoredModel(network, stc().tokenizer, stc().clusters)
+    [answer] = certain.score(PROMPT, '{"unit": "Paris", "ok": false, "on": true}')
+    fields = answer.parts(by="field", schema=SCHEMA)
+    for part in with_choices(certain, PROMPT, answer, fields, SCHEMA):
+        assert part.choices is not None and set(part.choices.values()) <= {0.0, 1.0} and part.option_mass in (0.0, 1.0)
 
 
 def test_the_mass_of_allowed_values_is_their_sum_and_at_most_one() -> None:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from semtoken.bench.judges import Strict
 from semtoken.bench.judges.kinds import KnownJudge
@@ -41,6 +41,8 @@ require("pydantic", extra="bench")
 from pydantic import BeforeValidator, Field, PositiveInt, ValidationError, field_validator, model_validator  # noqa: E402
 
 ALMANAC = "almanac"
+Seed: TypeAlias = Annotated[int, Field(ge=0)]
+"""A seed of random draws; generators take none below 0."""
 _NOT_IN_NAMES = re.compile(r"[^\w.=-]+")
 
 
@@ -58,7 +60,7 @@ class ClusteringSettings(Strict):
     embedding: Embedding = "concatenated"
     n_clusters: PositiveInt | None = None
     """Number of clusters; by default 16,000, and at most half as many as tokens."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
 
 
 class ModelSettings(Strict):
@@ -121,7 +123,7 @@ class DecodingSettings(Strict):
     max_new_tokens: PositiveInt = 256
     n_samples: PositiveInt = 5
     temperature: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """The seed of the sampled answers."""
     top_k: PositiveInt = 10
     """The number of best alternatives that are kept of each greedy step, for CCP to read."""
@@ -150,7 +152,7 @@ class ControlsSettings(Strict):
 
     repeats: PositiveInt = 3
     """The number of repetitions of the controls with random clusters."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """The seed of the random clusters."""
     n_bins: PositiveInt = 20
     """The number of bins of token frequency, within which clusters are shuffled."""
@@ -194,7 +196,7 @@ class RunSettings(Strict):
     """Name of the judge whose verdicts the main tables use."""
     limit: PositiveInt | None = None
     """The number of questions from every data set: a random part, the same for the same seed. None: all."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
     controls: Controls = None

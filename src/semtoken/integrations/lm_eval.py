@@ -89,7 +89,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
         """Token ids of a text, encoded as prompts are."""
         if add_special_tokens is False:
             return list(self.stc.tokenizer(string, add_special_tokens=False)["input_ids"])
-        return list(encode_prompt(self.stc.tokenizer, string, 0))
+        return list(encode_prompt(self.stc.tokenizer, string))
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """A conversation as the text of the model's chat template."""

@@ -123,7 +123,7 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
         raise InvalidInputError(f"The chat template rejects the messages of prompt {number}: {error}") from error
 
 
-def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
+def encode_prompt(tokenizer: Any, prompt: Prompt, number: int = 0) -> list[int]:
     """Token ids of a prompt; a chat template writes its special tokens itself. `number` names the prompt in messages.
     Errors are those of `prompt_text`.
     """

@@ -24,8 +24,8 @@ LONGEST = 32
 LEGEND = 1.9
 """Width of the legend in inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
-COLORS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
-"""The colors of Okabe and Ito, which most color-blind people can distinguish."""
+COLORS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999")
+"""The colors of Okabe and Ito but for `OURS`, which most color-blind people can distinguish."""
 STYLE = PLAIN_STYLE | {"axes.titlesize": 10.0, "figure.facecolor": "white", "savefig.dpi": 150}
 
 

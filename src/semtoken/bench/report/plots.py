@@ -32,7 +32,7 @@ BEST = 7
 """Bars of each panel."""
 CHANCE = 0.5
 """The AUROC of guessing, drawn as a line."""
-MARKERS = "osD^v<>PX*hpd"
+MARKERS = "osD^v<>PX"
 
 
 def plots(made: Measured) -> Iterator[Plot]:
@@ -123,9 +123,9 @@ def against_overhead(made: Measured, cells: Sequence[MeasuredCell]) -> Figure:
                 max(row.percent, smallest / 3),
                 row.value,
                 yerr=_lengths(own.iloc[i : i + 1]),
-                fmt="*" if ours else MARKERS[number % 9],
+                fmt="*" if ours else MARKERS[number % len(MARKERS)],
                 markersize=13 if ours else 7,
-                color=OURS if ours else COLORS[number % 7],
+                color=OURS if ours else COLORS[number % len(COLORS)],
                 ecolor="#bbbbbb",
                 elinewidth=0.8,
                 markeredgecolor="white",
@@ -174,7 +174,7 @@ def _study_panel(axis: Axes, figures: DataFrame, models: Sequence[str]) -> dict[
                 [values.index(value) + shift for value in own.setting],
                 own.value,
                 yerr=_lengths(own),
-                fmt=MARKERS[number % 9] + ("-" if own.setting.str.isdigit().all() else ""),
+                fmt=MARKERS[number % len(MARKERS)] + ("-" if own.setting.str.isdigit().all() else ""),
                 color=COLORS[number % len(COLORS)],
                 markersize=5,
                 linewidth=0.8,

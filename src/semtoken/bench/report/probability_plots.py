@@ -62,8 +62,8 @@ def risk_curves(probabilities: Probabilities, dataset: str) -> Figure:
             (handles[name],) = axis.plot(
                 curve.coverage,
                 curve.risk,
-                color=OURS if ours else COLORS[number % 7],
-                linestyle="-" if ours else LINES[number // 7 % len(LINES)],
+                color=OURS if ours else COLORS[number % len(COLORS)],
+                linestyle="-" if ours else LINES[number // len(COLORS) % len(LINES)],
                 linewidth=2.2 if ours else 0.9,
                 zorder=4 if ours else 3,
                 drawstyle="steps-post",

@@ -23,7 +23,7 @@ from semtoken.core.results import ScoredAnswer
 from semtoken.methods.observers.steps import LOGITS, Observer, Step
 from semtoken.models.base import Backend
 from semtoken.models.prompt_ids import encode_prompt
-from semtoken.support.arrays import FloatArray, log_sum_exp
+from semtoken.support.arrays import log_sum_exp
 from semtoken.support.inputs import instance, listed, whole
 
 
@@ -62,7 +62,7 @@ def with_choices(
     if not options:
         return Parts(parts)
     ends = _Ends(options, stc.backend.vocabulary)
-    asked = encode_prompt(stc.backend.tokenizer, prompt, 0)
+    asked = encode_prompt(stc.backend.tokenizer, prompt)
     stc.backend.read(
         [[*asked, *one.before] for one in options],
         [[*one.ids, one.sentinel] for one in options],
@@ -71,7 +71,7 @@ def with_choices(
     )
     masses: dict[int, dict[str, float]] = {}
     for one, total in zip(options, ends.totals, strict=True):
-        masses.setdefault(one.part, {})[one.name] = math.exp(min(float(total), 0.0))
+        masses.setdefault(one.part, {})[one.name] = math.exp(total)
     return Parts(_with(part, masses[number]) if number in masses else part for number, part in enumerate(parts))
 
 
@@ -111,7 +111,7 @@ class _Ends(Observer):
         self._positions = [0] * len(options)
         first = [piece[:1] for piece in vocabulary.pieces]
         self._quote = np.flatnonzero([byte == b'"' for byte in first])
-        self._goes_on = np.flatnonzero([byte.isalnum() or byte in (b"_", b".") for byte in first])
+        self._literal_end = np.flatnonzero([not (byte.isalnum() or byte in (b"_", b".")) for byte in first])
 
     def observe(self, step: Step) -> None:
         """Take in one step of some options."""
@@ -123,13 +123,8 @@ class _Ends(Observer):
                 self.totals[number] += chosen[k]
                 continue
             row = step.of(k).log_distributions()[0]
-            self.totals[number] += self._end(row, quoted=option.ends_with_quote)
-
-    def _end(self, row: FloatArray, *, quoted: bool) -> float:
-        """Log of the probability that the value ends: a quotation mark, or nothing that a literal goes on with."""
-        if quoted:
-            return log_sum_exp(row[self._quote])
-        return float(np.log1p(-min(math.exp(log_sum_exp(row[self._goes_on])), 1.0 - 1e-12)))
+            # The value ends with a quotation mark, or with anything that a literal does not go on with.
+            self.totals[number] += log_sum_exp(row[self._quote if option.ends_with_quote else self._literal_end])
 
 
 def _allowed(part: Part, schema: Mapping[str, Any] | None) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ def step_rows(backend: Backend, prompt: Any, answer: ScoredAnswer, steps: Sequen
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
     # No further than the last step that is wanted.
-    backend.read([encode_prompt(backend.tokenizer, prompt, 0)], [answer.token_ids[: max(steps) + 1]], [rows])
+    backend.read([encode_prompt(backend.tokenizer, prompt)], [answer.token_ids[: max(steps) + 1]], [rows])
     return rows.rows
 
 

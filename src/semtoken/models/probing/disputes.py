@@ -100,7 +100,7 @@ def disputed(
     steps = doubtful_steps(answer, max_steps, doubtful)
     if not steps:
         return []
-    ids = encode_prompt(stc.backend.tokenizer, prompt, 0)
+    ids = encode_prompt(stc.backend.tokenizer, prompt)
     rows = step_rows(stc.backend, ids, answer, steps)
     competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.scorer, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
