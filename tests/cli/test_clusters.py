@@ -10,7 +10,7 @@ import pytest
 
 from semtoken import TokenClusters
 from semtoken.cli.cluster import parse_bytes
-from semtoken.clustering.cache import list_cached, remove
+from semtoken.clustering import cache
 from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.errors import InvalidInputError
 from tests.cli.conftest import RunCommand, assert_told
@@ -21,11 +21,11 @@ def test_made_kept_and_shown(semtoken: RunCommand, model: str) -> None:
     made = semtoken("cluster", "make", model, "-k", 100)
     assert made.exit_code == 0, made.output
     assert "100 clusters" in made.stdout and "seconds" in made.stdout and "hold one token" in made.stdout
-    [entry] = list_cached()
-    assert entry.settings["n_clusters"] == 100
+    [entry] = cache.directory().iterdir()
+    assert TokenClusters.from_pretrained(entry).n_clusters == 100
     shown = semtoken("cluster", "show", "Paris", "--model", model)
     assert shown.exit_code == 0 and "cluster of" in shown.stdout
-    remove(entry.name)
+    shutil.rmtree(entry)
     assert_told(semtoken("cluster", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from semtoken.clustering import cache
-from semtoken.clustering.cache import clusters_for_model, list_cached, remove
+from semtoken.clustering.cache import clusters_for_model
 from semtoken.clustering.partition import cluster_table
 from semtoken.clustering.token_clusters import ClusterSettings, TokenClusters
 from semtoken.clustering.vocabulary import Vocabulary
@@ -21,8 +21,6 @@ from tests import tiny
 from tests.artifacts import COMMIT
 
 K30 = ClusterSettings(n_clusters=30)
-PAPER = {"algorithm": "agglomerative", "linkage": "complete", "metric": "cosine", "embedding": "concatenated"}
-"""Settings of clusters in the published code."""
 
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -43,6 +41,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 TOKENIZER = tiny.byte_level_bpe()
 SIZE = len(TOKENIZER)
+
+
+def entries() -> list[Path]:
+    return sorted(cache.directory().iterdir())
 
 
 def clusters_of(model: Any, *, settings: ClusterSettings = K30, **options: Any) -> TokenClusters:
@@ -74,7 +76,7 @@ def test_whatever_differs_is_made_again(runs: list[int]) -> None:
     ]
     for target, options in calls:
         clusters_of(target, **options)
-    assert len(runs) == len(calls) == len(list_cached())
+    assert len(runs) == len(calls) == len(entries())
     expected = Vocabulary.from_tokenizer(TOKENIZER).fingerprint
     assert {clusters_of(target, **options).vocabulary.fingerprint for target, options in calls} == {expected}
     assert len(runs) == len(calls)
@@ -95,14 +97,14 @@ def test_a_hub_id_is_found_without_its_weights(runs: list[int], hub_cache: Calla
 def test_a_damaged_entry_is_made_again(runs: list[int], name: str, caplog: pytest.LogCaptureFixture) -> None:
     model = tiny.llama(SIZE)
     clusters_of(model)
-    (entry,) = list_cached()
-    file = entry.path / name
+    [entry] = entries()
+    file = entry / name
     file.write_bytes(file.read_bytes()[:50])
     with caplog.at_level(logging.WARNING, logger="semtoken"):
         clusters_of(model)
     assert runs == [30, 30]
     if name == "clusters.safetensors":
-        assert "cannot be used and will be made again" in caplog.text
+        assert "passed over" in caplog.text
     clusters_of(model)
     assert runs == [30, 30]
 
@@ -115,25 +117,23 @@ def test_a_cache_that_cannot_be_written_is_only_warned_about(own_cache: Path, ca
     assert "are not kept" in caplog.text
 
 
-def test_entries_are_listed_and_removed(own_cache: Path) -> None:
-    assert list_cached() == []
-    clusters_of(tiny.llama(SIZE))
-    (entry,) = list_cached()
-    assert entry.model == "LlamaForCausalLM"
-    assert entry.name.startswith("LlamaForCausalLM-k30-")
-    assert entry.path.parent == own_cache / "clusters"
-    assert entry.vocabulary_size == SIZE
-    assert entry.settings == PAPER | {"n_clusters": 30}
-    assert entry.size == sum(os.path.getsize(entry.path / name) for name in os.listdir(entry.path))
-    assert entry.created.startswith("20")
-    with pytest.raises(InvalidInputError, match=rf"no cached clusters named 'x'.*{entry.name}"):
-        remove("x")
-    with pytest.raises(InvalidInputError, match="no cached clusters"):
-        remove("../clusters")
-    remove(entry.name)
-    assert list_cached() == []
-    with pytest.raises(InvalidInputError, match="The cache is empty"):
-        remove(entry.name)
+def test_the_clusters_kept_for_a_model_are_its_newest_whole_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = str(tiny.saved(tiny.llama(SIZE), tmp_path / "model"))
+    with pytest.raises(InvalidInputError, match="Make some with: semtoken cluster make"):
+        cache.kept_for(model)
+    kinds = ClusterSettings(30, embedding="input"), ClusterSettings(31, embedding="output")
+    made = [clusters_of(model, settings=settings) for settings in kinds]
+    for year, clusters in zip((2021, 2020), made, strict=True):
+        cache.store(replace(clusters, provenance={**clusters.provenance, "created": str(year)}))
+    other = clusters_of(tiny.llama(SIZE, seed=1))
+    (cache.directory() / cache.entry_name(other) / "clusters.safetensors").write_bytes(b"cut")
+    assert cache.kept_for(model).n_clusters == 30
+    assert not caplog.text  # nothing is wrong with what was asked for
+    (cache.directory() / cache.entry_name(made[0]) / "clusters.safetensors").write_bytes(b"cut")
+    assert cache.kept_for(model).n_clusters == 31
+    assert "passed over" in caplog.text
 
 
 def test_clusters_of_ones_own_can_be_stored() -> None:
@@ -141,9 +141,7 @@ def test_clusters_of_ones_own_can_be_stored() -> None:
     for seed in (0, 1):
         labels = np.random.default_rng(seed).permutation(vocabulary.size).astype(np.int32)
         cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))
-    newest, oldest = list_cached()
-    assert (newest.created, oldest.created) == ("2021", "2020")
-    assert newest.name.startswith("my-model-k")
+    assert [path.name[:10] for path in entries()] == ["my-model-k", "my-model-k"]
 
 
 def test_the_usual_place_is_the_users_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:

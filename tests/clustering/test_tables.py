@@ -295,7 +295,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     file.write_bytes(b"junk")
     with pytest.raises(ModelError, match="damaged or incomplete"):
         token_table(tmp_path)
-    for content in ("{", "[" * 100_000):
+    for content in ("{", "[" * 100_000, "[]", "{}", '{"weight_map": {"lm_head.weight": 5}}'):
         (tmp_path / "model.safetensors.index.json").write_text(content)
         with pytest.raises(ModelError, match=r"index.json is damaged"):
             token_table(tmp_path)
@@ -308,7 +308,15 @@ def test_files_of_a_checkpoint_that_hold_something_else(name: str, tmp_path: Pat
     (tmp_path / name).write_text("[" * 100_000)
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_backend("transformers", tmp_path)
-    with pytest.raises(VocabularyError, match="No tokenizer could be loaded"):
+    with pytest.raises(VocabularyError, match=r"No tokenizer could be loaded [^\n]*[^.]\. Pass the tokenizer"):
+        TokenClusters.from_model(tmp_path, n_clusters=10)
+
+
+def test_a_checkpoint_without_a_tokenizer_is_one_line(tmp_path: Path) -> None:
+    tiny.llama(40).save_pretrained(tmp_path)
+    with pytest.raises(
+        VocabularyError, match=r"^No tokenizer could be loaded [^\n]*[^.]\. Pass the tokenizer yourself\.$"
+    ):
         TokenClusters.from_model(tmp_path, n_clusters=10)
 
 

@@ -25,7 +25,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     cache.directory,
     cache.find,
     cache.store,
-    cache.list_cached,
+    cache.kept_for,
 )
 
 

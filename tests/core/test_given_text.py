@@ -17,10 +17,10 @@ def real(name: str) -> st.ScoredModel:
     if fetched_path(name) is None:
         pytest.skip(f"{name} is not fetched (semtoken fetch {name})")
     entry = CATALOG[name]
-    kept = [made.path for made in cache.list_cached() if made.vocabulary_size == entry.vocabulary]
-    clusters = entry.clusters or next(iter(kept), None)
-    if clusters is None:
-        pytest.skip(f"no clusters of {name} are kept (semtoken cluster make {name})")
+    try:
+        clusters = entry.clusters or cache.kept_for(name)
+    except st.InvalidInputError as reason:
+        pytest.skip(str(reason))
     return st.ScoredModel.from_pretrained(name, clusters=clusters)
 
 

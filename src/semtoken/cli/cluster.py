@@ -36,7 +36,9 @@ def make(
     /,
     *,
     output: ToFolder[Path | None] = None,
-    n_clusters: Annotated[tuple[int, ...], Parameter(name=("--n-clusters", "-k"), validator=Number(gte=1))] = (),
+    n_clusters: Annotated[
+        tuple[Annotated[int, Parameter(validator=Number(gte=1))], ...], Parameter(name=("--n-clusters", "-k"))
+    ] = (),
     memory_budget: Annotated[str | None, Parameter(metavar="SIZE")] = None,
 ) -> None:
     """Make the clusters of a model's tokens, which the preset paper reads.

@@ -7,17 +7,19 @@ settings are the same.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from semtoken.choices import Embedding
 from semtoken.clustering.matrices import Origin
 from semtoken.clustering.model_vocabulary import vocabulary_of
 from semtoken.clustering.packed_vocabulary import neutral_hash
@@ -30,24 +32,6 @@ from semtoken.support.files import artifacts
 from semtoken.support.installation import cache_root
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CachedClusters:
-    """One entry of the cache of clusters."""
-
-    name: str
-    """Name of the entry's folder, which `remove` takes."""
-    path: Path
-    model: str | None
-    """The model that the clusters were made for, as far as known."""
-    settings: Mapping[str, Any]
-    """The `ClusterSettings` that affect the labels, by name."""
-    vocabulary_size: int
-    size: int
-    """The number of bytes that it takes on disk."""
-    created: str
-    """Time of making, in UTC (ISO 8601)."""
 
 
 def directory() -> Path:
@@ -108,12 +92,7 @@ def find(
     for path, config in _entries():
         if not is_made_from(config, settings, vocabulary, content_hash=content_hash, origin=origin):
             continue
-        try:
-            clusters = TokenClusters.from_pretrained(path)
-            clusters.vocabulary.require_same(vocabulary, mine="The entry was made for")
-        except ValueError as error:
-            log.warning("Cached clusters cannot be used and will be made again: %s", error)
-        else:
+        if clusters := _loaded(path):
             return clusters
     return None
 
@@ -141,13 +120,18 @@ def is_made_from(
 
 def kept_for(model: str, revision: str | None = None) -> TokenClusters:
     """The newest clusters in the cache that were made from the weights of a model; `InvalidInputError` if there are
-    none.
+    none. Damaged ones are passed over.
     """
-    for entry in list_cached():
-        kept = TokenClusters.from_pretrained(entry.path)
-        table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
-        if kept.provenance.get("content_hash") == table.content_hash:
-            return kept
+
+    @functools.cache
+    def content_hash(embedding: Embedding) -> str:
+        return read_table(model, embedding, revision=revision).content_hash
+
+    for path, config in _entries():
+        provenance = config["provenance"]
+        made_from = content_hash(provenance.get("embedding", ClusterSettings.embedding))
+        if provenance.get("content_hash") == made_from and (clusters := _loaded(path)):
+            return clusters
     raise InvalidInputError(f"No clusters are kept for '{model}'. Make some with: semtoken cluster make {quote(model)}")
 
 
@@ -177,44 +161,28 @@ def entry_name(clusters: TokenClusters) -> str:
     return f"{model}-k{clusters.n_clusters}-{digest[:12]}"
 
 
-def list_cached() -> list[CachedClusters]:
-    """All entries, the newest first. Damaged ones that do not even have a readable config are left out."""
-    entries = [
-        CachedClusters(
-            name=path.name,
-            path=path,
-            model=config["provenance"].get("model"),
-            settings=_settings_of(config["provenance"]),
-            vocabulary_size=int(config["vocabulary"]["size"]),
-            size=sum(file.stat().st_size for file in path.iterdir()),
-            created=str(config["provenance"].get("created", "")),
-        )
-        for path, config in _entries()
-    ]
-    return sorted(entries, key=lambda entry: entry.created, reverse=True)
-
-
-def remove(name: str) -> None:
-    """Delete the entry from the cache; `InvalidInputError` if there is none with that name, or it cannot be deleted."""
-    names = sorted(path.name for path in directory().glob("[!.]*") if path.is_dir())
-    if name not in names:
-        known = f"The cache holds: {', '.join(names)}." if names else "The cache is empty."
-        raise InvalidInputError(f"There are no cached clusters named '{name}'. {known}")
-    try:
-        shutil.rmtree(directory() / name)
-    except OSError as error:
-        raise InvalidInputError(f"Cannot delete {directory() / name}: {error.strerror}.") from error
-
-
-def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Folders of the cache with their configs; hidden ones are still being written."""
-    for path in sorted(directory().glob("[!.]*")):
+def _entries() -> list[tuple[Path, dict[str, Any]]]:
+    """Folders of the cache with their configs, the newest first. Hidden ones are still being written, and those without
+    a readable config are damaged: both are left out.
+    """
+    entries: list[tuple[Path, dict[str, Any]]] = []
+    for path in directory().glob("[!.]*"):
         try:
             config = artifacts.read_config(path)
             config["provenance"]["created"], config["vocabulary"]["size"]
         except (ArtifactError, KeyError, TypeError):
             continue
-        yield path, config
+        entries.append((path, config))
+    return sorted(entries, key=lambda entry: str(entry[1]["provenance"]["created"]), reverse=True)
+
+
+def _loaded(path: Path) -> TokenClusters | None:
+    """The clusters in an entry; None, with a warning, if they are damaged."""
+    try:
+        return TokenClusters.from_pretrained(path)
+    except ArtifactError as error:
+        log.warning("Cached clusters are passed over: %s", error)
+        return None
 
 
 def _settings_of(provenance: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -132,6 +133,12 @@ def _module_matrix(module: Any, what: str) -> Matrix:
     return np.asarray(tensor.numpy())
 
 
+class _Index(msgspec.Struct):
+    """The file that says which shard of a checkpoint holds which tensor."""
+
+    weight_map: dict[str, str]
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The files of a model in a directory or on the hub."""
@@ -181,11 +188,11 @@ class Checkpoint:
         index = self.file("model.safetensors.index.json")
         if index is not None:
             try:
-                return dict(json.loads(read_bounded(index, MOST_OF_INDEX))["weight_map"])
+                return msgspec.json.decode(read_bounded(index, MOST_OF_INDEX), type=_Index).weight_map
             except InvalidInputError as error:
                 raise ModelError(str(error)) from error
-            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-                raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error
+            except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise ModelError(f"{index} is damaged: {error}. Download the checkpoint again.") from error
         names = ["model.safetensors"]
         if self.folder is not None and not (self.folder / names[0]).is_file():
             # Some repositories name their file otherwise, and adapters lie beside it.

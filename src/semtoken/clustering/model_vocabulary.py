@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.clustering.vocabulary import Vocabulary
-from semtoken.errors import InvalidInputError, SemtokenError, VocabularyError
+from semtoken.errors import InvalidInputError, SemtokenError, VocabularyError, one_line_of
 from semtoken.support.checkpoints.gguf import load_tokenizer
 from semtoken.support.checkpoints.hub import require_on_hub
 from semtoken.support.checkpoints.sources import resolve
@@ -48,5 +48,6 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
         raise
     except Exception as error:  # `tokenizers` raises no other kind for a file that it cannot use
         raise VocabularyError(
-            f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."
+            f"No tokenizer could be loaded from '{model_or_path}': {one_line_of(error).rstrip('.')}. "
+            "Pass the tokenizer yourself."
         ) from error
