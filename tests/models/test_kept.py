@@ -143,19 +143,20 @@ def test_numbers_that_change_places_are_a_change() -> None:
     assert state_key(model) != before
 
 
-def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
+@pytest.mark.parametrize("change", [one_row_through_data, other_settings])
+def test_a_prompt_that_joins_after_a_change_is_read_again(change: Callable[[Any], None]) -> None:
     """While another answer is being written, so that nobody asks whether the model is the same."""
     own, model = chat_tokenizer(), tiny_model("Llama", max_position_embeddings=4096)
     ids = list(own(STATE)["input_ids"])
     later = [*ids, *own("Oslo")["input_ids"]]
 
-    def read(backend: TransformersBackend, change: Callable[[], None]) -> list[float]:
+    def read(backend: TransformersBackend, meanwhile: Callable[[], None]) -> list[float]:
         seen, steps = LogProbabilities(), iter(range(100))
 
         def arrivals() -> list[Arrival]:
             step = next(steps)
             if step == 2:
-                change()
+                meanwhile()
                 return [Arrival(1, later, Decoding(max_new_tokens=3))]
             return [Arrival(0, ids, Decoding(max_new_tokens=8))] if step == 0 else []
 
@@ -163,7 +164,7 @@ def test_a_prompt_that_joins_after_a_write_through_data_is_read_again() -> None:
         return [float(value) for value in seen.of(1)]
 
     before = read(TransformersBackend(model, own), lambda: None)
-    found = read(TransformersBackend(model, own), lambda: one_row_through_data(model))
+    found = read(TransformersBackend(model, own), lambda: change(model))
     expected = read(TransformersBackend(copy.deepcopy(model), own), lambda: None)
     assert not np.allclose(before, expected, atol=1e-3)
     np.testing.assert_allclose(found, expected, atol=1e-4)

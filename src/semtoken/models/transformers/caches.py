@@ -17,8 +17,6 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from semtoken.models.transformers.identity import weights_key
-
 REPEATABLE = (DynamicLayer, DynamicSlidingWindowLayer)
 """Kinds of cache layers, exactly, that hold nothing but keys and values and so can be repeated."""
 
@@ -68,16 +66,14 @@ class SharedPrefix:
         return batch_cache
 
 
+@dataclass(eq=False)
 class ReadBefore:
-    """Texts that a model has read, for prompts that begin in the same way; forgotten once its weights change."""
+    """Texts that a model has read, for prompts that begin in the same way; to be forgotten once the model changes."""
 
-    def __init__(self, model: Any) -> None:
-        self.prompt: SharedPrefix | None = None
-        """The last prompt whose answer joined others."""
-        self.trunk: SharedPrefix | None = None
-        """The shared beginning of the prompts that were read together last."""
-        self._model = model
-        self._weights = ""
+    prompt: SharedPrefix | None = None
+    """The last prompt whose answer joined others."""
+    trunk: SharedPrefix | None = None
+    """The shared beginning of the prompts that were read together last."""
 
     def beginning_of(self, ids: Sequence[int]) -> tuple[Any, int]:
         """A cache of as many first tokens of a text as were read before, and how many these are."""
@@ -92,11 +88,6 @@ class ReadBefore:
     def forget(self) -> None:
         """Drop all of it."""
         self.prompt = self.trunk = None
-        self._weights = weights_key(self._model)
-
-    def is_of_other_weights(self) -> bool:
-        """Return True if the weights were changed since `forget` was called."""
-        return weights_key(self._model) != self._weights
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:

@@ -65,15 +65,17 @@ class JoiningRows:
     def __bool__(self) -> bool:
         return self._running is not None or bool(self._waiting)
 
+    def forget(self) -> None:
+        """Drop what has been read of prompts whose answers have not begun: the model has changed."""
+        self._read_before.forget()
+        for waiting in self._waiting:
+            waiting.cache, waiting.read = None, 0
+
     @torch.inference_mode()
     def advance(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
         """Read as much of the waiting prompts as the pace allows, and add a token to every running answer."""
         self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
         self._drop_unwanted()
-        if newcomers and self._keeps() and self._read_before.is_of_other_weights():
-            self._read_before.forget()
-            for waiting in self._waiting:
-                waiting.cache, waiting.read = None, 0
         if self._waiting:
             self._begin(0 if self._running is None else len(self._running.rows))
         if self._running is not None:
@@ -100,11 +102,6 @@ class JoiningRows:
         ]
         parts = [] if self._running is None else [(self._running, range(running))]
         self._running = join_batches([*parts, *((part, self._writer.choose(part)) for part in begun)])
-
-    def _keeps(self) -> bool:
-        """Return True if something of a prompt is kept for those that join."""
-        begun = any(waiting.cache is not None for waiting in self._waiting)
-        return begun or self._read_before.prompt is not None
 
     def _drop_unwanted(self) -> None:
         """End the answers that nobody waits for any more before their prompts are read."""

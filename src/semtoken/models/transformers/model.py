@@ -95,7 +95,7 @@ class TransformersBackend(OwnTokens):
         self._without_images = without_images or "it reads text only"
         self._prove = prove
         self._state = ""
-        self.read_before = ReadBefore(model)
+        self.read_before = ReadBefore()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -275,7 +275,12 @@ class TransformersBackend(OwnTokens):
         inside = Inside(observers)
         rows = JoiningRows(RowWriter(self.passes, self.vocabulary, observers, inside), self.read_before)
         with inside.watching(self.model):
+            state = ""  # another one than before the block, whose hooks are part of it
             while (newcomers := arrivals()) or rows:
+                if newcomers:
+                    before, state = state, state_key(self.model)
+                    if before not in ("", state):
+                        rows.forget()
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
                 rows.advance(
                     [
