@@ -327,6 +327,28 @@ class TestErrors:
     def test_a_prompt_is_refused_for_what_is_wrong_with_it(self, served: str, prompt: Any, words: str) -> None:
         assert_bad_request(post(served, "/v1/completions", json={"prompt": prompt}), "prompt", words)
 
+    @each(
+        ("parts", "place"),
+        [
+            ([{"type": "image_url"}], "[0].image_url"),
+            (
+                [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"image_url": 1}}],
+                "[1].image_url.url",
+            ),
+            ([{"type": "text", "text": 7}], "[0].text"),
+            ([{"type": "audio"}], "[0]"),
+            (["a"], "[0]"),
+            (7, ""),
+        ],
+    )
+    def test_the_place_of_an_error_is_that_in_the_request(self, served: str, parts: Any, place: str) -> None:
+        asked = {"messages": [*ASKED, {"role": "user", "content": parts}]}
+        assert_bad_request(post(served, json=asked), "messages", f"'messages[2].content{place}'")
+
+    @each(("stop", "place"), [(7, "stop"), ([7], "stop[0]"), (["a"] * 17, "stop")])
+    def test_so_is_that_of_other_fields_with_several_forms(self, served: str, stop: Any, place: str) -> None:
+        assert_bad_request(post(served, "/v1/completions", json={"prompt": "a", "stop": stop}), "stop", f"'{place}'")
+
     HALF = "\ud800"
 
     @each("field", [{"messages": user(HALF)}, {"model": HALF}, {"stop": HALF}, {"metadata": {HALF: HALF}}])

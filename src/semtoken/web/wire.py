@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -72,5 +72,9 @@ def refusal_of(shape: QuestionShape, error: WireError) -> JSONResponse:
     """The reply to a request that the shape does not allow."""
     if shape is SYSTEM_ONE:
         return JSONResponse({"detail": systemone.as_detail(error)}, 422)
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.place).lstrip(".")
-    return ApiError(400, error.message, param=param or None, code=error.kind).response()
+    return ApiError(400, error.message, param=place_in(error.place) or None, code=error.kind).response()
+
+
+def place_in(path: Sequence[str | int]) -> str:
+    """A place in a request as its sender finds it, such as `messages[0].content`; empty for the whole request."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

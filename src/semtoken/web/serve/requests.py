@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from semtoken.support.questions import question_of
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.wire import ApiError, person_of
+from semtoken.web.wire import ApiError, person_of, place_in
 
 MOST_CHOICES = 16
 MOST_STOPS = 16
@@ -55,6 +55,8 @@ def _one_or_list(value: Any) -> str:
     return "list" if isinstance(value, list) else "text"
 
 
+TAGGED = frozenset({"content", "prompt", "stop"})
+"""Fields that may have several forms."""
 Text: TypeAlias = Annotated[str, Tag("text")]
 Stop: TypeAlias = Annotated[
     Text | Annotated[list[str], Field(max_length=MOST_STOPS, fail_fast=True), Tag("list")], Discriminator(_one_or_list)
@@ -265,9 +267,23 @@ def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
 def _explained(error: ValidationError) -> ApiError:
     """The first thing that is wrong, as OpenAI words it."""
     first = error.errors(include_url=False)[0]
-    param, place = str(first["loc"][0]) if first["loc"] else None, ".".join(map(str, first["loc"]))
+    param, place = str(first["loc"][0]) if first["loc"] else None, place_in(_without_tags(first["loc"]))
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"Unrecognized request argument supplied: {place}", param=param)
     if first["type"] == "missing":
         return ApiError(400, f"Missing required parameter: '{place}'.", param=param, code="missing_required_parameter")
-    return ApiError(400, f"Invalid '{param}': {first['msg']}.", param=param, code="invalid_value")
+    return ApiError(400, f"Invalid '{place}': {first['msg']}.", param=param, code="invalid_value")
+
+
+def _without_tags(location: Sequence[str | int]) -> list[str | int]:
+    """The place of an error in a request, without the names of forms that pydantic puts behind what may have several:
+    `TAGGED` fields, and parts of a message's content.
+    """
+    place: list[str | int] = []
+    parts = iter(location)
+    for part in parts:
+        of_content = isinstance(part, int) and place[-1:] == ["content"]
+        place.append(part)
+        if part in TAGGED or of_content:
+            next(parts, None)
+    return place
