@@ -13,6 +13,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -232,3 +233,26 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(InvalidInputError, match="holds no answers of a benchmark run"):
         collect(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns", "said"),
+    [
+        ({"version": 3}, {}, r"of another release of semtoken \(version 3"),
+        ({"cells": [{"model": "Qwen2.5-7B", "dataset": "NQ"}]}, {}, "was changed after a report kept it"),
+        ({"clusterings": 5}, {}, "was changed after a report kept it"),
+        ({}, {"method:stc": ["high"] * 40}, "was changed after a report kept it"),
+        ({}, {"jury:exact": [1.0] * 40}, "was changed after a report kept it"),
+    ],
+)
+def test_a_table_of_another_form_is_refused(
+    changes: dict[str, Any], columns: dict[str, list[Any]], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(answers_table(results(cell(methods=("stc",), n=40))))
+    table = pyarrow.parquet.read_table(path)
+    facts = msgspec.json.decode(table.schema.metadata[METADATA_KEY]) | changes
+    changed = pyarrow.table(dict(zip(table.column_names, table.columns, strict=True)) | columns)
+    pyarrow.parquet.write_table(changed.replace_schema_metadata({METADATA_KEY: msgspec.json.encode(facts)}), path)
+    with pytest.raises(InvalidInputError, match=said):
+        collect(path)

@@ -153,10 +153,17 @@ def read_answers(path: str | Path) -> RunResults:
         raise InvalidInputError(
             f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
         ) from error
-    if facts.get("version") != VERSION:
-        raise InvalidInputError(
-            f"{file} is of another release of semtoken (version {facts.get('version')} of its format)."
-        )
+    version = facts.get("version") if isinstance(facts, dict) else None
+    if version != VERSION:
+        raise InvalidInputError(f"{file} is of another release of semtoken (version {version} of its format).")
+    try:
+        return _results(file, facts, table)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{file} was changed after a report kept it, and cannot be read: {error!r}.") from error
+
+
+def _results(file: Path, facts: Mapping[str, Any], table: Any) -> RunResults:
+    """The results that a file holds: its facts about the run, and the table of all answers."""
     return RunResults(
         path=file.parent / str(facts["run"]),
         settings=facts["settings"],

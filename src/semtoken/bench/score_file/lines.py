@@ -187,4 +187,5 @@ def _response(record: Mapping[str, Any]) -> Response | None:
         return response
     if isinstance(response, list) and all(type(token) is int for token in response):
         return response
-    raise InvalidInputError(f"'response' must be text or a list of token ids, not {kind_of(response)}")
+    given = "a list of something else" if isinstance(response, list) else kind_of(response)
+    raise InvalidInputError(f"'response' must be text or a list of token ids, not {given}")
