@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import logging
@@ -37,6 +38,7 @@ from tests.web.servers import (
     raw_upstream,
     response,
     running,
+    said,
     silent,
     stream_head,
     streamed,
@@ -428,3 +430,44 @@ def test_keys_are_never_logged(proxied: Start, caplog: pytest.LogCaptureFixture,
     out = capfd.readouterr()
     assert "sk-secret" not in out.out + out.err
     assert not [line for line in ours if "sk-secret" in line]
+
+
+KEY = "sk-proj-0123456789"
+BASIC = base64.b64encode(f"user:{KEY}".encode()).decode()
+SENT: list[tuple[dict[str, str], str]] = [
+    ({"Authorization": f"Bearer {KEY}"}, ""),
+    ({"api-key": KEY}, ""),
+    ({"x-goog-api-key": KEY}, ""),
+    ({"Authorization": f"Basic {BASIC}"}, ""),
+    ({}, f"?key={KEY}"),
+]
+"""Headers and queries that hold a key."""
+
+
+@each(("headers", "query"), SENT)
+@each("path", [*PATHS, "/v1/decisions"])
+def test_a_key_that_an_error_repeats_is_hidden(proxied: Start, headers: dict[str, str], query: str, path: str) -> None:
+    """As OpenAI does: whoever shows or logs the error would show the key."""
+    url, _ = proxied(said({"error": {"message": f"Incorrect API key: {KEY} ({KEY})."}}, status=b"401 Unauthorized"))
+    reply = post(url, path + query, headers=headers)
+    assert reply.status_code == 401
+    assert KEY not in reply.text and reply.text.count("***6789") == 2
+
+
+def test_the_password_in_the_upstreams_address_is_hidden_too(almanac_clusters: Any) -> None:
+    def refusing(received: Received) -> bytes:
+        assert dict(received.headers)[b"accept-encoding"] == b"identity"
+        return said({"sent": str(received.header(b"authorization")), "read": KEY}, status=b"403 Forbidden")
+
+    with ExitStack() as stack:
+        upstream = stack.enter_context(raw_upstream(answering(refusing)))
+        with_password = upstream.url.replace("//", f"//user:{KEY}@")
+        reply = httpx.get(stack.enter_context(proxy_of(with_password, almanac_clusters)) + "/v1/models").text
+    assert KEY not in reply and BASIC not in reply and "***6789" in reply
+
+
+@each("status", [b"200 OK", b"401 Unauthorized"])
+def test_answers_and_words_that_are_no_key_stay_as_they_are(proxied: Start, status: bytes) -> None:
+    key = KEY if status == b"200 OK" else "none"
+    url, _ = proxied(said({"text": f"This {key} is no secret."}, status=status))
+    assert post(url, "/v1/files", headers={"api-key": key}).json() == {"text": f"This {key} is no secret."}

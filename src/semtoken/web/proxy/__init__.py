@@ -5,7 +5,7 @@
 
 app.py          the ASGI application: `ProxyHandler` answers one request, and all that can go wrong ends there
 client.py       the client's request and the answer to it; paths.py what its path may mean
-upstream.py     requests to the upstream, and its answers (unpacking.py)
+upstream.py     requests to the upstream, and its answers (unpacking.py); keys.py hides keys that errors repeat
 asking.py       which requests are scored, and what the upstream is asked for
 relay.py        a whole answer on its way back, untouched or with scores; stream.py one that comes in events
 scoring.py      scores each choice (stream_scoring.py as it comes); editing.py puts its block in and takes out what only

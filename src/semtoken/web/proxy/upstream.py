@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 from yarl import URL
 
+from semtoken.web.proxy.keys import keys_of, without_keys
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError
 
@@ -74,6 +75,13 @@ class UpstreamAnswer:
         self.headers: Headers = response.raw_headers
         self._response = response
         self._begun: list[bytes] = []
+
+    async def hide(self, keys: Sequence[bytes]) -> None:
+        """Make the keys of the request unreadable in the message of an error, unless it came compressed."""
+        with suppress(BrokenOff):  # which shows where the rest is read
+            await self.beginning(LONGEST_MESSAGE)
+        if self._begun and self.encoding == "identity":
+            self._begun = [without_keys(b"".join(self._begun), keys)]
 
     def header(self, name: str) -> str:
         """The value of a header in lower case, "" if it is not there."""
@@ -179,7 +187,8 @@ class Upstream:
         headers = [(_text(name), _text(value)) for name, value in request.headers]
         # A client's own key goes first: the one in the address is for clients that have none.
         if self._key is not None and not any(name.lower() == "authorization" for name, _ in headers):
-            headers.append(("Authorization", self._key.decode()))
+            headers = [(name, value) for name, value in headers if name.lower() != "accept-encoding"]
+            headers += [("Authorization", self._key.decode()), ("Accept-Encoding", "identity")]  # so `hide` can read it
         try:
             # Already encoded by the client: encoding it again would change what the upstream reads.
             url = URL(self._base + _text(self._prefix + request.target), encoded=True)
@@ -192,7 +201,10 @@ class Upstream:
         stack.callback(response.close)
         if response.status not in STATUSES:
             raise _failure(502, "upstream_broken", f"The upstream answered with the status {response.status}.")
-        return UpstreamAnswer(response)
+        answer = UpstreamAnswer(response)
+        if answer.status >= 400 and (keys := keys_of(headers, url.raw_query_string)):
+            await answer.hide(keys)
+        return answer
 
     async def answers(self) -> int | None:
         """The status with which the upstream answers a request for its models, None if it does not answer."""
