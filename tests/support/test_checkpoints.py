@@ -96,8 +96,23 @@ def test_a_quantized_table_is_dequantized_and_named(model_file: Path, tmp_path: 
 def test_a_file_that_was_cut_off_is_refused(model_file: Path, tmp_path: Path, share: float) -> None:
     whole = model_file.read_bytes()
     (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match=r"GGUF file|damaged or incomplete"):
-        token_table(tmp_path / "cut.gguf")
+    for read in (token_table, load_tokenizer):
+        with pytest.raises(ModelError, match=r"^\S*cut.gguf is (not a GGUF file. Is|damaged or incomplete: )(?!/).*"):
+            read(tmp_path / "cut.gguf")
+    if share == 0:
+        with pytest.raises(ModelError, match=r"cut.gguf is not a GGUF file. Is the download complete\?$"):
+            check_header(tmp_path / "cut.gguf")
+
+
+def test_a_file_whose_ending_is_in_capitals_is_never_another_file(model_file: Path, tmp_path: Path) -> None:
+    """Transformers takes such a file for a pickle."""
+    (tmp_path / "SMALL.GGUF").write_bytes(model_file.read_bytes())
+    if (tmp_path / "small.gguf").exists():
+        pytest.skip("capitals do not count here")
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"SMALL.GGUF' must end in .gguf, .*: rename the file"):
+            resolve(tmp_path / "SMALL.GGUF")
+        (tmp_path / "SMALL.gguf").write_bytes(b"another")
 
 
 def text(value: str) -> bytes:

@@ -50,6 +50,8 @@ def check_header(path: Path) -> None:
                 _Header(data).check()
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    except SemtokenError:
+        raise
     except (ValueError, struct.error) as error:
         reason = "it ends within its header" if isinstance(error, struct.error) else error
         raise ModelError(f"{path} is damaged or incomplete: {reason}. Download it again.") from error
@@ -203,7 +205,7 @@ class GgufFile:
 def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a GGUF file, with exactly the tokens that the file has.
 
-    `ModelError` if the file cannot be what its header says; besides that whatever transformers and tokenizers raise.
+    `ModelError` if the file is damaged or incomplete; besides that whatever transformers and tokenizers raise.
     """
     check_header(path)
     transformers = require("transformers", extra="transformers")
@@ -215,7 +217,11 @@ def load_tokenizer(path: Path) -> Any:
             (folder / path.name).symlink_to(path.resolve())
         except OSError:  # some systems forbid links
             folder = path.parent
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), gguf_file=path.name)
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), gguf_file=path.name)
+        except Exception:
+            GgufFile(path)  # which says so if the file is damaged behind its header
+            raise
     tokenizer.name_or_path = str(path.parent)
     # Where the file names no token for the unknown, transformers adds one of its own, for which the model has no row.
     state = json.loads(tokenizer.backend_tokenizer.to_str())

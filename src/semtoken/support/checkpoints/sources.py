@@ -186,7 +186,10 @@ def resolve(model: str | Path) -> ModelSource:
     if path.suffix.lower() == GGUF_SUFFIX:
         if not path.is_file():
             raise ModelError(f"There is no file '{name}'. Give the path of a GGUF file, a directory or a hub id.")
-        return ModelSource(name, str(path.with_suffix(GGUF_SUFFIX)) if path.suffix != GGUF_SUFFIX else str(path))
+        named = path.with_suffix(GGUF_SUFFIX)
+        if not (named.is_file() and named.samefile(path)):  # where capitals count
+            raise ModelError(f"'{name}' must end in {GGUF_SUFFIX}, or transformers does not read it: rename the file.")
+        return ModelSource(name, str(named))
     if path.is_dir():
         check_folder(path)
     if name not in CATALOG or path.is_dir():
