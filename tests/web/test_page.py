@@ -22,7 +22,7 @@ from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT, load_questions
 from semtoken.support.files.record_files import write_records
-from semtoken.support.text import number
+from semtoken.support.text import number, percent
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.engine import Engine
@@ -638,6 +638,25 @@ def test_another_number_than_the_confidence_can_be_asked_for(page_of: Any, serve
     shown = page.locator("article strong", has_text="Weakest token: ").inner_text()
     value = pytest.approx(block["scores"]["weakest_token"], rel=0.01)
     assert float(shown.removeprefix("Weakest token: ")) == value
+
+
+def test_figures_are_those_that_python_writes(page_of: Any, served: str) -> None:
+    """So an answer has the same ones in a terminal, a notebook and on the page."""
+    middles = [k / 2**n for n in range(1, 11) for k in range(2**n + 1)]
+    values = [
+        *middles,
+        *np.linspace(0, 1, 1001).tolist(),
+        *np.random.default_rng(0).random(500).tolist(),
+        1e-9,
+        1 - 1e-9,
+    ]
+    script = """values => import("/page/strings.js").then(({ S, number }) => values.map((value) =>
+        [number(value), S.digits(value), S.percent(value), S.probability(value), S.tenths(value)]))"""
+    expected = [
+        [number(value), number(value, 2), percent(value), f"{value:.0%}", f"{round(10 * value)} of 10"]
+        for value in values
+    ]
+    assert page_of(served).evaluate(script, values) == expected
 
 
 def test_a_server_that_is_gone_is_a_sentence(page_of: Any, served: str) -> None:

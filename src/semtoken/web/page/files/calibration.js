@@ -15,8 +15,8 @@ function Plot({ title, note, x, y, line, band, dots, bars, diagonal, marked, top
     <svg viewBox="0 0 300 275" role="img" aria-label=${`${title}. ${note}`}>
       ${[0, 0.25, 0.5, 0.75, 1].map(
         (v) => html`<line x1=${across(0)} x2=${across(1)} y1=${up(top * v)} y2=${up(top * v)} class="grid" />
-          <text x=${LEFT - 6} y=${up(top * v) + 4} text-anchor="end">${S.percent(top * v)}</text>
-          <text x=${across(v)} y=${TOP + SIZE + 16} text-anchor="middle">${x.percent ? S.percent(v) : v}</text>`,
+          <text x=${LEFT - 6} y=${up(top * v) + 4} text-anchor="end">${S.probability(top * v)}</text>
+          <text x=${across(v)} y=${TOP + SIZE + 16} text-anchor="middle">${x.percent ? S.probability(v) : v}</text>`,
       )}
       ${diagonal && html`<line x1=${across(0)} y1=${up(0)} x2=${across(1)} y2=${up(1)} class="diagonal" />`}
       ${around && html`<path d=${around} class="band" />`}

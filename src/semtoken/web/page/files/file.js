@@ -61,7 +61,7 @@ function Cut({ ranked, check, setCheck, calibrator }) {
       ${labeled.length > 0 ? " " + S.labeledWrong(labeled.length, labeled.filter((row) => !row.label).length) : ""}
     </p>
     ${alike > 0 && html`<p class="note">${S.alike(alike)}</p>`}
-    ${guaranteed !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.useGuaranteed(S.percent(guaranteed))}</button> <span class="note">${calibrator.guarantee}</span></p>`}
+    ${guaranteed !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.useGuaranteed(S.probability(guaranteed))}</button> <span class="note">${calibrator.guarantee}</span></p>`}
     ${calibrator && !calibrator.threshold && calibrator.guarantee && html`<p class="note">${calibrator.guarantee}</p>`}
     <p class="note">${S.sureWrong}</p>
   </div>`;

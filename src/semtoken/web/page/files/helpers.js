@@ -1,18 +1,13 @@
 // Small helpers of all views: numbers for people, what a row of a file holds, and files to save.
 import { html } from "./preact.js";
-import { S } from "./strings.js";
+import { S, number } from "./strings.js";
 
 export const PAGE_ROWS = 50;
 const FEW_LABELS = 100; // below this a probability is shown in tenths
 const WEAK = 0.5;
 const SOME = 0.85;
 
-export const shown = (value) => {
-  if (value === null || value === undefined) return "–";
-  if (value !== 0 && value < 0.001) return "< 0.001";
-  if (value !== 1 && value > 0.999) return "> 0.999";
-  return value.toFixed(3);
-};
+export const shown = (value) => (value === null || value === undefined ? "–" : number(value));
 export const level = (confidence) => (confidence < WEAK ? "weak" : confidence < SOME ? "some" : "");
 export const calibrationOf = (block) => block?.calibration ?? (block?.probability_correct === undefined ? null : block);
 export const probabilityOf = (block) => calibrationOf(block)?.probability_correct ?? null;
@@ -22,7 +17,7 @@ export function probabilityText(block) {
   const found = calibrationOf(block);
   if (!found || found.probability_correct === null || found.probability_correct === undefined) return "–";
   if (!(found.n_labels >= FEW_LABELS)) return S.tenths(found.probability_correct);
-  return S.percent(found.probability_correct) + (found.probability_correct_interval === undefined ? "" : S.range(...found.probability_correct_interval));
+  return S.probability(found.probability_correct) + (found.probability_correct_interval === undefined ? "" : S.range(...found.probability_correct_interval));
 }
 
 // Places in a text come from Python, which counts characters. Here an emoji counts two, so its text is cut as a list of

@@ -1,8 +1,25 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-// What a model gave a word, and probabilities.
-const percent = (p) => (p > 0 && p < 0.01 ? "under 1%" : p > 0.99 && p < 1 ? "over 99%" : `${Math.round(100 * p)}%`);
+// Figures are written as Python writes them (semtoken.support.text), so that an answer has the same ones everywhere. A
+// number in the middle of two goes to the even digit, where toFixed takes the larger one.
+function fixed(value, decimals) {
+  const [whole, behind] = value.toFixed(decimals + 30).split(".");
+  const below = decimals ? `${whole}.${behind.slice(0, decimals)}` : whole;
+  const inTheMiddle = /^50*$/.test(behind.slice(decimals));
+  return inTheMiddle && "02468".includes(below.at(-1)) ? below : value.toFixed(decimals);
+}
+export function number(value, decimals = 3) {
+  const text = fixed(value, decimals);
+  if (Number(text) === 0 && value > 0) return `< ${fixed(10 ** -decimals, decimals)}`;
+  if (Number(text) === 1 && value < 1) return `> ${fixed(1 - 10 ** -decimals, decimals)}`;
+  return text;
+}
+const whole = (share) => fixed(100 * share, 0);
+// What a model gave a word.
+const percent = (p) => (p < 0.01 ? "under 1%" : p > 0.99 ? "over 99%" : `${whole(p)}%`);
+// A probability of being right.
+const probability = (p) => `${whole(p)}%`;
 // A confidence, as the server's sentences write it: no percent sign, which would make it a probability.
-const digits = (p) => (p < 1 && p.toFixed(2) === "1.00" ? "> 0.99" : p > 0 && p.toFixed(2) === "0.00" ? "< 0.01" : p.toFixed(2));
+const digits = (p) => number(p, 2);
 const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 export const count = (n) => n.toLocaleString("en");
@@ -10,9 +27,10 @@ export const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one :
 
 export const S = {
   percent,
+  probability,
   digits,
-  tenths: (p) => `${Math.round(10 * p)} of 10`,
-  range: (low, high) => ` (${Math.round(100 * low)}–${Math.round(100 * high)})`,
+  tenths: (p) => `${fixed(10 * p, 0)} of 10`,
+  range: (low, high) => ` (${whole(low)}–${whole(high)})`,
   viewsName: "Views",
   views: { ask: "Ask", file: "File", compare: "Compare", fields: "Fields", calibration: "Calibration", review: "Review", history: "History" },
 
@@ -48,8 +66,8 @@ export const S = {
   some: "some doubt, ",
   probability_correct: (c, [low, high] = [], n) =>
     n < 100
-      ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labeled answers)`]
-      : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labeled answers)`],
+      ? [`Right in about ${S.tenths(c)} answers that score like this one`, ` (from only ${n} labeled answers)`]
+      : [`Right in about ${probability(c)} of the answers that score like this one`, ` (${probability(low)} to ${probability(high)}; from ${count(n)} labeled answers)`],
   confidenceSaid: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   number: "Number to show",
   usualNumber: "confidence",
