@@ -42,10 +42,14 @@ def test_what_is_wrong_is_said_with_its_place(content: bytes, said: str, tmp_pat
     ("short", "long"),
     [
         ("type: choice, choices: [calm, true]", "type: choice, choices: [{value: calm}, {value: true}]"),
+        (
+            "type: choice, choices: {calm: , angry: Upset}",
+            "type: choice, choices: [{value: calm}, {value: angry, description: Upset}]",
+        ),
         ("type: score, levels: [low, high]", "type: score, levels: [{label: low}, {label: high}]"),
     ],
 )
-def test_choices_and_levels_may_be_their_texts_alone(short: str, long: str, tmp_path: Path) -> None:
+def test_choices_and_levels_may_be_written_shortly(short: str, long: str, tmp_path: Path) -> None:
     read = []
     for written in (short, long):
         (tmp_path / "questions.yaml").write_text(f"tone: {{instructions: Which, {written}}}", encoding="utf-8")

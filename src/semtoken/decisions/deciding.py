@@ -105,7 +105,7 @@ def decide_about(
 def as_question(question: Any, name: Any = None) -> Question:
     """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format.
 
-    In a question written by hand, `choices` and `levels` may be texts alone, such as `["calm", "angry"]`.
+    A question of OpenAI's format may be written by hand; see `openai.with_listed_options`.
     """
     if isinstance(question, Predicate | Choice | Score):
         return question
@@ -119,11 +119,7 @@ def as_question(question: Any, name: Any = None) -> Question:
     kind = question.get("type")
     if "criteria" in question or (isinstance(kind, str) and kind == "noul"):
         return systemone.read_question(label or str(name), question)
-    for options, field in (("choices", "value"), ("levels", "label")):
-        if isinstance(listed_options := question.get(options), list | tuple):
-            written = [option if isinstance(option, Mapping) else {field: option} for option in listed_options]
-            question = {**question, options: written}
-    return openai.read_question(question, label)
+    return openai.read_question(openai.with_listed_options(question), label)
 
 
 def decide(backend: Backend, inquiries: Sequence[DecisionRequest]) -> list[DecisionResponse]:

@@ -231,23 +231,14 @@ def _one(asked: Mapping[str, Question] | None, name: str) -> Question | None:
 
 
 def _of_request(request: Mapping[str, Any]) -> dict[str, Question]:
+    from semtoken.decisions.wire.openai import with_listed_options
     from semtoken.decisions.wire.shapes import OPENAI, SYSTEM_ONE, parsed_request
 
     if isinstance(request.get("questions"), Mapping) and "state" not in request:  # as LangChain's `OpenAIDecisions`
-        asked = [_listed_question(name, question) for name, question in request["questions"].items()]
+        asked = [{**with_listed_options(question), "name": name} for name, question in request["questions"].items()]
         request = {**request, "questions": asked}
     _, parsed = parsed_request(SYSTEM_ONE if "state" in request else OPENAI, request)
     return {question.name or f"question_{number}": question for number, question in enumerate(parsed.questions)}
-
-
-def _listed_question(name: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    """A question by name of LangChain, whose choices are texts with descriptions, as OpenAI lists it."""
-    listed = {**question, "name": name}
-    if isinstance(choices := question.get("choices"), Mapping):
-        listed["choices"] = [{"value": value, "description": text} for value, text in choices.items()]
-    if isinstance(levels := question.get("levels"), list):
-        listed["levels"] = [{"label": level} if isinstance(level, str) else level for level in levels]
-    return listed
 
 
 def _guessed(name: str, given: Mapping[str, Any]) -> Question:

@@ -217,6 +217,24 @@ def read_question(given: Mapping[str, Any], name: str | None = None) -> Question
     return _question(validated(_QUESTION.validate_python, question))
 
 
+def with_listed_options(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A question whose options stand as OpenAI lists them.
+
+    Written by hand, choices and levels may be their values alone, or a table of values with descriptions.
+
+    >>> with_listed_options({"choices": {"calm": None, "angry": "Upset."}})["choices"]
+    [{'value': 'calm', 'description': None}, {'value': 'angry', 'description': 'Upset.'}]
+    """
+    listed: dict[str, Any] = {}
+    for options, value in (("choices", "value"), ("levels", "label")):
+        given = question.get(options)
+        if isinstance(given, Mapping):
+            listed[options] = [{value: name, "description": text} for name, text in given.items()]
+        elif isinstance(given, list | tuple):
+            listed[options] = [option if isinstance(option, Mapping) else {value: option} for option in given]
+    return {**question, **listed}
+
+
 def _question(form: PredicateForm | ChoiceForm | ScoreForm, *place: str | int) -> Question:
     instructions = _text(form.instructions)  # an image in it is no fault of the question's form
     with named(*place):
