@@ -269,6 +269,19 @@ def test_a_stopped_run_says_how_it_goes_on(forced: list[str], tmp_path: Path) ->
     assert status == 1 and "goes on" not in said, "these lines are not of that model"
 
 
+def test_questions_without_an_answer_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
+    items = write_lines(tmp_path / "items.jsonl", [{"state": "a"}, {"state": "b"}])
+    questions, output = tmp_path / "questions.yaml", tmp_path / "out.jsonl"
+    late = "late: {type: predicate, instructions: Late}"
+    questions.write_text(f'{late}\nalike: {{type: choice, instructions: Which, choices: [Yes!, "yes!"]}}')
+    code, _, said = semtoken("decide", questions, items, "-o", output, "--reading", "words")
+    assert code == 0 and "2 lines written" in said
+    assert "Warning: 2 of 4 questions have no answer. The first is 'alike': The options 'Yes!' and 'yes!'" in said
+    assert [[*line["answers"]["alike"]] for line in read_lines(output)] == [["refusal"]] * 2
+    questions.write_text(late)
+    assert "Warning" not in semtoken("decide", questions, items, "-o", output, "--reading", "words", "--force")[2]
+
+
 @pytest.mark.parametrize("there", [b"my notes", b'{"state": "another", "answers', b"\xff\x00{["])
 def test_a_file_of_somebody_else_keeps_its_unfinished_line(there: bytes, tmp_path: Path) -> None:
     job = job_of(tmp_path, 1, "notes.txt")

@@ -96,6 +96,8 @@ def decide(
             tell(f"{with_noun(count, 'line')} in {output}: {again} goes on from there.", style="yellow")
         raise
     tell(f"{with_noun(written, 'line')} written to {output}.")
+    if warning := job.warning:
+        tell(f"Warning: {warning}", style="yellow")
 
 
 def _asker(choice: ModelChoice, server: NamedServer | None) -> Asker:

@@ -81,6 +81,20 @@ class DecisionJob:
             return sum(1 for _ in job.items()) - job.lines_left()
         return 0
 
+    @property
+    def warning(self) -> str:
+        """A sentence on the questions of a finished output that have no answer, such as those whose options a server
+        does not list; empty where all have one.
+        """
+        asked, refused = 0, list[tuple[str, str]]()
+        for line in read_json_lines(self.target):
+            asked += len(answers := line.value["answers"])
+            refused += [(name, answer["refusal"]) for name, answer in answers.items() if "refusal" in answer]
+        if not refused:
+            return ""
+        name, why = refused[0]
+        return f"{len(refused):,} of {asked:,} questions have no answer. The first is {name!r:.60}: {why}"
+
     def _count_lines(self) -> int:
         if self.overwrite or not self.target.exists():
             return 0
