@@ -219,7 +219,9 @@ def _read_answer(question: Question, given: Mapping[str, Any]) -> Answer:
     n, probabilities = len(question.options), tuple(map(float, given["probabilities"]))
     if len(probabilities) != n or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
         raise ValueError(f"The probabilities of {question.name!r:.60} are none, or not as many as the options.")
-    mass, model = given.get("option_mass"), given.get("model")
+    figures = {name: given[name] for name in ("option_mass", "order_spread") if given.get(name) is not None}
+    if wrong := [name for name, value in figures.items() if share(value) is None]:
+        raise ValueError(f"The field {wrong[0]} of {question.name!r:.60} must be a number in [0, 1].")
     bounds = intervals(given.get("bounds"), n)
     if bounds is None and given.get("bounds") is not None:
         raise ValueError(
@@ -235,11 +237,10 @@ def _read_answer(question: Question, given: Mapping[str, Any]) -> Answer:
     return Answer(
         question,
         probabilities,
-        option_mass=None if mass is None else float(mass),
-        order_spread=given.get("order_spread"),
+        **figures,
         bounds=bounds,
         choice=choice,
-        model=model if isinstance(model, str) else None,
+        model=given["model"] if isinstance(given.get("model"), str) else None,
     )
 
 
