@@ -170,6 +170,20 @@ def test_data_urls_are_read_for_anybody_and_files_for_this_user_alone(tmp_path: 
             read_image({name: str(tmp_path / "a.png")}, files=False)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("none.png", r"there is no image file none\.png\.$"),
+        ("no\0ne.png", r"there is no image file no\\x00ne\.png\.$"),
+        (base64.b64encode(png(PICTURE)).decode(), r"^.{,400}begin it with data:image/png;base64,\.$"),
+    ],
+    ids=["none", "a sign that no name has", "base64 alone"],
+)
+def test_files_that_are_not_there(path: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read_image({"path": path})
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "https://example.com/a.png", "file:///etc/passwd"])
 def test_addresses_are_never_fetched(url: str) -> None:
     with pytest.raises(InvalidInputError, match="is not fetched"):

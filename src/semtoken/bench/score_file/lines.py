@@ -17,6 +17,7 @@ from semtoken.support.files.images import (
     file_part,
     has_images,
     image_parts,
+    lacking,
     path_of,
     with_images,
     with_paths,
@@ -110,8 +111,8 @@ def placed(item: Item | BadLine, folder: Path, output: Path) -> Item | BadLine:
         return item
     prompt = with_paths(item.prompt, lambda path: str(folder / path))
     opened = [path_of(part) for part in image_parts(prompt)]
-    if lacking := [path for path in opened if path and not os.path.isfile(path)]:
-        return BadLine(item.number, f"there is no image file {lacking[0]}")
+    if reasons := [reason for path in opened if path and (reason := lacking(path))]:
+        return BadLine(item.number, reasons[0])
 
     def kept(part: Mapping[str, Any]) -> Mapping[str, Any]:
         if (path := path_of(part)) is None:

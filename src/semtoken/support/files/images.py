@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ import numpy as np
 
 from semtoken.errors import InvalidInputError, SemtokenError
 from semtoken.support.extras import require
+from semtoken.support.files.safe_files import reading_errors
 from semtoken.support.inputs import shown, whole
+from semtoken.support.text import shortened, visible
 
 MOST_BYTES = 20_000_000
 """The largest image file that is read."""
@@ -35,6 +38,8 @@ DOTS = 150
 MOST_PAGES = 2_000
 """The most pages of one file."""
 SOURCES = ("image", "path", "url", "image_url")
+LONGEST_NAME = 255
+"""Characters that the name of a file has at most."""
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 SIDES = (1600, 1200, 900, 600, 400, 250)
@@ -230,14 +235,23 @@ def _bytes(given: str, files: bool) -> bytes:
         raise InvalidInputError("Give images as data URLs (data:image/png;base64,...): no address or file is read.")
     if ADDRESS.match(given):
         raise InvalidInputError(f"The address {shown(given)} of an image is not fetched: save it, and give its path.")
+    if reason := lacking(given):
+        raise InvalidInputError(f"An image cannot be read: {reason}.")
     path = Path(given)
-    if not path.is_file():
-        raise InvalidInputError(f"There is no image file {given}.")
     if path.stat().st_size > MOST_BYTES:
         raise InvalidInputError(
             f"The image {given} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read."
         )
-    return path.read_bytes()
+    with reading_errors(path):
+        return path.read_bytes()
+
+
+def lacking(path: str) -> str:
+    """Why an image cannot be read if there is no file of this path, else an empty text."""
+    if os.path.isfile(path):  # which is false, too, for a name that no file can have
+        return ""
+    hint = "; if it is base64, begin it with data:image/png;base64," if len(path) > LONGEST_NAME else ""
+    return f"there is no image file {shortened(visible(path), LONGEST_NAME)}{hint}"
 
 
 @dataclass(frozen=True)
