@@ -76,12 +76,13 @@ def test_bounds_of_a_line_are_intervals(first: tuple[float, float], taken: bool)
 
 @pytest.mark.parametrize("field", ["option_mass", "order_spread"])
 def test_shares_of_a_line_are_numbers_from_0_to_1(field: str) -> None:
+    given: Any
     for given in (0, 0.25, 1.0, None):
         [record] = records_of(line([0.4, 0.6], **{field: given}))
         assert getattr(record.answer, field) == given
-    for odd in ("high", -0.01, 1.01, True, [0.5]):
+    for given in ("high", -0.01, 1.01, True, [0.5]):
         with pytest.raises(ValueError, match=f"The field {field} of 'q' must be a number in"):
-            list(records_of(line([0.4, 0.6], **{field: odd})))
+            list(records_of(line([0.4, 0.6], **{field: given})))
 
 
 def test_the_label_is_found_by_its_place_and_the_first_of_equals_is_the_answer() -> None:
