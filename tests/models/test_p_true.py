@@ -73,3 +73,9 @@ def test_continuations_share_forward_passes() -> None:
 def test_an_unknown_spelling_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="'spelling' must be one of 'bare', 'with blank', 'both'"):
         p_true_log_probs(models.answering(), ["q"], ["a"], spelling="upper")  # type: ignore[arg-type]
+
+
+def test_a_question_that_is_too_long_is_refused_in_our_words_alone(almanac: Any) -> None:
+    """transformers logged that the model would fail; the teardown of every test looks for that."""
+    with pytest.raises(InvalidInputError, match="the model reads 512 at most"):
+        p_true_log_probs(almanac, ["word " * 600], ["x"])

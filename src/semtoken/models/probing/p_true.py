@@ -10,7 +10,7 @@ import numpy as np
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInputError
 from semtoken.models.base import Backend
-from semtoken.models.prompt_ids import in_batches_by_length
+from semtoken.models.prompt_ids import encode_text, in_batches_by_length
 from semtoken.support.arrays import FloatArray
 from semtoken.support.inputs import listed, one_of, text, whole
 
@@ -74,13 +74,13 @@ def p_true_log_probs(
     backend: Backend = getattr(model, "backend", model)
     tokenizer = backend.tokenizer
     encoded = [
-        list(tokenizer(p_true_prompt(question, answer))["input_ids"])
+        encode_text(tokenizer, p_true_prompt(question, answer), special=True)
         for question, answer in zip(questions, answers, strict=True)
     ]
     blanks = {"bare": ("",), "with blank": (" ",), "both": ("", " ")}[spelling]
     columns = []
     for word in ("True", "False"):
-        ids = {tuple(tokenizer(blank + word, add_special_tokens=False)["input_ids"]): None for blank in blanks}
+        ids = {tuple(encode_text(tokenizer, blank + word, special=False)): None for blank in blanks}
         columns.append(list(ids))
     continuations = [list(ids) for column in columns for ids in column]
     order = [i for batch in in_batches_by_length(list(map(len, encoded)), batch_size) for i in batch]
