@@ -20,6 +20,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.integrations.local import LocalChat
 from tests.integrations.recordings import gateway, recorded
 from tests.integrations.test_messages import CHOICE, REPLY
+from tests.rows import each
 from tests.stand_ins import CLOSE, QUESTIONS, Fields, imported, same
 from tests.web.servers import running
 
@@ -106,6 +107,28 @@ def test_inspect_leaves_the_tokens_of_a_call_out(inspect: ModuleType) -> None:
 SETTINGS = {"max_tokens": 8, "temperature": 0.0, "stop_seqs": ["x"], "num_choices": 1, "logprobs": True}
 
 
+def said(text: str, *parts: str, **more: Any) -> Fields:
+    """A message of a user, its text alone or one of these parts."""
+    content = [Fields(type=kind) for kind in parts] or text
+    return Fields(role="user", content=content, text=text, **more)
+
+
+@each(
+    ("message", "settings", "named"),
+    [
+        (said("What is this?", "text", "image"), {}, "a message of the user has image"),
+        (said("Wait.", tool_calls=[1]), {}, "has calls of tools"),
+        (said("What?"), {"reasoning_effort": "high", "best_of": 3}, "no setting best_of, reasoning_effort"),
+    ],
+)
+def test_inspect_leaves_nothing_of_a_request_out_unseen(
+    inspect: ModuleType, message: Any, settings: dict[str, Any], named: str
+) -> None:
+    api = inspect.SemtokenAPI("almanac", "http://127.0.0.1:1")
+    with pytest.raises(InvalidInputError, match=named):
+        asyncio.run(api.generate([message], [], None, Fields(**settings)))
+
+
 def test_inspect_asks_a_server(inspect: ModuleType) -> None:
     seen: list[Any] = []
     reply = gateway("serve")["whole"]
@@ -114,8 +137,9 @@ def test_inspect_asks_a_server(inspect: ModuleType) -> None:
         seen.append((request.url.path, request.headers["authorization"], await request.json()))
         return JSONResponse(reply if len(seen) == 1 else {"choices": [{"message": {}, "finish_reason": "odd"}]})
 
-    config = Fields(**dict.fromkeys(inspect.FIELDS) | SETTINGS)
-    message = Fields(role="user", text="What is the capital of Mexico?")
+    own: dict[str, Any] = {"max_retries": 3, "extra_body": {"semtoken": {"tokens": True}}, "reasoning_effort": None}
+    config = Fields(**SETTINGS, **own)
+    message = said("What is the capital of Mexico?", "text", "reasoning")
 
     async def ask(url: str) -> list[Any]:
         api = inspect.semtoken()("almanac", f"{url}/v1/", "sk-1")
@@ -126,6 +150,7 @@ def test_inspect_asks_a_server(inspect: ModuleType) -> None:
     with running(Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])]), wait=False) as url:
         whole, bare = asyncio.run(ask(url))
     sent = {"max_tokens": 8, "temperature": 0.0, "stop": ["x"], "n": 1, "logprobs": True, "model": "almanac"}
+    sent |= own["extra_body"]
     sent["messages"] = [{"role": "user", "content": "What is the capital of Mexico?"}]
     assert seen == [("/v1/chat/completions", "Bearer sk-1", sent)] * 2
     [choice], [given] = whole.choices, reply["choices"]
@@ -160,8 +185,8 @@ def test_inspect_asks_a_model_in_this_process_that_is_loaded_once(inspect: Modul
             inspect.SemtokenAPI("almanac", **options) for options in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {})
         )
     assert loaded == [("almanac", {"a": 1, "b": 2}), ("almanac", {})]
-    config = Fields(**dict.fromkeys(inspect.FIELDS) | {"max_tokens": 24})
-    output = asyncio.run(again.generate([Fields(role="user", text=question.question)], [], None, config))
+    config = Fields(max_tokens=24)
+    output = asyncio.run(again.generate([said(question.question)], [], None, config))
     [expected] = almanac.generate([question.prompt()], 24, stop_at_newline=True)
     [block] = output.metadata["semtoken"]
     assert block["confidence"] == pytest.approx(expected.confidence, abs=CLOSE)

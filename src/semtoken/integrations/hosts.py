@@ -43,8 +43,8 @@ _ALL = (
     Host("inspect_ai", "inspect_ai", "inspect-ai", "0.3.285", "0.4", "0.3.285", also=("openai>=3.4",)),
     Host("lm_eval", "lm_eval", "lm-eval", "0.4.13", "0.5", "0.4.13"),
     Host("opentelemetry", "opentelemetry.sdk._logs", "opentelemetry-sdk", "1.45", "2", "1.45.2"),
-    Host("litellm", "litellm", "litellm", "1.106", "2", "1.108.7", also=("litellm[proxy]",)),
-    Host("langchain", "langchain_core", "langchain-core", "1.7", "2", "1.7.2", also=("langchain-openai>=1.7",)),
+    Host("litellm", "litellm", "litellm", "1.106", "2", "1.110.2", also=("litellm[proxy]",)),
+    Host("langchain", "langchain_core", "langchain-core", "1.7", "2", "1.8.3", also=("langchain-openai>=1.7",)),
     Host("llm", "llm", "llm", "0.36", "0.40", "0.36", also=("./packaging/llm-semtoken",)),
     Host("mcp", "mcp", "mcp", "2.3", "3", "2.3.0"),
 )

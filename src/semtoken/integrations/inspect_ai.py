@@ -56,6 +56,14 @@ FIELDS = {
     "logit_bias": "logit_bias",
 }
 """Settings of Inspect that are fields of a request, with the names of the fields."""
+_NOT_OF_ANSWERS = frozenset(
+    {
+        *("max_retries", "timeout", "attempt_timeout", "stream_idle_timeout", "max_connections"),
+        *("adaptive_connections", "batch", "cache", "cache_prompt", "system_message", "fail_on_refusal"),
+        *("parallel_tool_calls", "internal_tools", "max_tool_output", "reasoning_history"),
+    }
+)
+"""Settings that Inspect applies itself, and those that change nothing in an answer without tools."""
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
 """Inspect's names of the reasons for which an answer ends. It calls any other `unknown`."""
 _COPIED = (
@@ -111,8 +119,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         """Answer a conversation, with the score in the metadata of the answer."""
         if tools:
             raise InvalidInputError("The semtoken provider answers in text and calls no tools. Leave out the tools.")
-        messages = [{"role": message.role, "content": message.text} for message in input]
-        request = {"model": self.model_name, "messages": messages, **fields_of(config)}
+        request = {"model": self.model_name, "messages": [_text_message(one) for one in input], **fields_of(config)}
         reply = await (self._local.reply(request) if self._local is not None else self._ask(request))
         return output_of(reply)
 
@@ -159,9 +166,29 @@ def semtoken() -> type[SemtokenAPI]:
 
 
 def fields_of(config: Any) -> dict[str, Any]:
-    """Convert Inspect's generation settings to fields of a chat request."""
-    given = {field: getattr(config, name) for name, field in FIELDS.items()}
-    return {field: value for field, value in given.items() if value is not None}
+    """Convert Inspect's generation settings to fields of a chat request, those of `extra_body` among them.
+
+    `InvalidInputError` if one of them would change the answer and has no field.
+    """
+    given = {name: value for name, value in config.model_dump().items() if value is not None}
+    more = given.pop("extra_body", {})
+    unknown = given.keys() - FIELDS.keys() - _NOT_OF_ANSWERS
+    if unknown:
+        raise InvalidInputError(f"The semtoken provider has no setting {', '.join(sorted(unknown))}. Leave it out.")
+    return {field: given[name] for name, field in FIELDS.items() if name in given} | more
+
+
+def _text_message(message: Any) -> dict[str, str]:
+    """A message of Inspect as one of a chat request; its reasoning is left out, as chats do."""
+    parts = [] if isinstance(message.content, str) else [part.type for part in message.content]
+    others = sorted({*parts} - {"text", "reasoning"})
+    if getattr(message, "tool_calls", None):
+        others.append("calls of tools")
+    if others:
+        raise InvalidInputError(
+            f"The semtoken provider sends text alone, and a message of the {message.role} has {', '.join(others)}."
+        )
+    return {"role": message.role, "content": message.text}
 
 
 def output_of(reply: Mapping[str, Any]) -> ModelOutput:

@@ -14,6 +14,9 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessageAssistant,
+    ChatMessageUser,
+    ContentImage,
+    ContentText,
     Logprobs,
     ModelOutput,
     ModelUsage,
@@ -183,6 +186,18 @@ def test_tools_are_refused(questions: list[Question], tmp_path: Path) -> None:
     task = Task(dataset=samples(questions[:1]), solver=[use_tools(think()), generate()], scorer=match())
     [log] = eval(task, model="semtoken/almanac", log_dir=str(tmp_path), display="none")
     assert log.status == "error" and "calls no tools" in log.error.message
+
+
+def test_an_image_and_a_setting_that_would_be_lost_are_refused(tmp_path: Path) -> None:
+    picture = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")
+    asked = ChatMessageUser(content=[ContentText(text="What is this?"), picture])
+    for sample, settings, named in (
+        (Sample(input=[asked], target="x"), {}, "has image"),
+        (Sample(input="x", target="x"), {"reasoning_effort": "high"}, "no setting reasoning_effort"),
+    ):
+        task = Task(dataset=MemoryDataset([sample]), solver=generate(), scorer=match())
+        [log] = eval(task, model="semtoken/almanac", log_dir=str(tmp_path), display="none", **settings)
+        assert log.status == "error" and named in log.error.message
 
 
 def test_the_tokens_of_a_call_are_no_part_of_the_answer() -> None:
