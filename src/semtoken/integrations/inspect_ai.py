@@ -171,7 +171,7 @@ def fields_of(config: Any) -> dict[str, Any]:
     `InvalidInputError` if one of them would change the answer and has no field.
     """
     given = {name: value for name, value in config.model_dump().items() if value is not None}
-    more = given.pop("extra_body", {})
+    more: dict[str, Any] = given.pop("extra_body", {})
     unknown = given.keys() - FIELDS.keys() - _NOT_OF_ANSWERS
     if unknown:
         raise InvalidInputError(f"The semtoken provider has no setting {', '.join(sorted(unknown))}. Leave it out.")
