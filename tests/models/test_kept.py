@@ -143,9 +143,10 @@ def test_numbers_that_change_places_are_a_change() -> None:
     assert state_key(model) != before
 
 
+@pytest.mark.parametrize("length", [8, 3], ids=["another is being written", "the other has just ended"])
 @pytest.mark.parametrize("change", [one_row_through_data, other_settings])
-def test_a_prompt_that_joins_after_a_change_is_read_again(change: Callable[[Any], None]) -> None:
-    """While another answer is being written, so that nobody asks whether the model is the same."""
+def test_a_prompt_that_joins_after_a_change_is_read_again(change: Callable[[Any], None], length: int) -> None:
+    """Nobody asks between two steps whether the model is the same."""
     own, model = chat_tokenizer(), tiny_model("Llama", max_position_embeddings=4096)
     ids = list(own(STATE)["input_ids"])
     later = [*ids, *own("Oslo")["input_ids"]]
@@ -158,7 +159,7 @@ def test_a_prompt_that_joins_after_a_change_is_read_again(change: Callable[[Any]
             if step == 2:
                 meanwhile()
                 return [Arrival(1, later, Decoding(max_new_tokens=3))]
-            return [Arrival(0, ids, Decoding(max_new_tokens=8))] if step == 0 else []
+            return [Arrival(0, ids, Decoding(max_new_tokens=length))] if step == 0 else []
 
         backend.generate_joining(arrivals, [seen])
         return [float(value) for value in seen.of(1)]

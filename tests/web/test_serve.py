@@ -28,6 +28,7 @@ from openai import OpenAI
 from semtoken import Calibrator, ScoredAnswer, ScoredModel, TokenClusters, Vocabulary, score_reply
 from semtoken.cli.listening import warn_if_open
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.models.transformers.identity import state_key
 from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.running import Address
@@ -543,6 +544,23 @@ def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
         assert engine.finished == 1
         assert engine.steps < 200
         assert block_of(post(url, json=HI))["n_tokens"] == 2
+
+
+def test_a_lone_client_waits_twice_at_most_for_a_look_at_the_state_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look takes milliseconds, which come before the first token."""
+    looks = []
+
+    def look(model: Any) -> str:
+        looks.append(model)
+        return state_key(model)
+
+    with serving(small()) as url:
+        post(url, json=HI)
+        monkeypatch.setattr("semtoken.models.transformers.model.state_key", look)
+        post(url, json=HI)
+        assert 1 <= len(looks) <= 2
 
 
 def calibrated(share: float) -> CalibratorInUse:

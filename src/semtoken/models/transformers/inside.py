@@ -64,6 +64,11 @@ class Inside:
         self.depths = sorted({reading.depth for reading in wanted if reading.what == "states"})
         self.attention = any(reading.what == "attention" for reading in wanted)
 
+    @property
+    def wanted(self) -> bool:
+        """True if any of them are asked for."""
+        return bool(self.depths) or self.attention
+
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
         """Keep the states and attention of forward passes in this thread, until the block ends."""

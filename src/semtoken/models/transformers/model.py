@@ -275,12 +275,11 @@ class TransformersBackend(OwnTokens):
         inside = Inside(observers)
         rows = JoiningRows(RowWriter(self.passes, self.vocabulary, observers, inside), self.read_before)
         with inside.watching(self.model):
-            state = ""  # another one than before the block, whose hooks are part of it
-            while (newcomers := arrivals()) or rows:
-                if newcomers:
-                    before, state = state, state_key(self.model)
-                    if before not in ("", state):
-                        rows.forget()
+            # The hooks of the block are part of the state, if it has any. It takes milliseconds to work out, which are
+            # spent for those who join only.
+            state = state_key(self.model) if inside.wanted else self._state
+            newcomers = arrivals()
+            while newcomers or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
                 rows.advance(
                     [
@@ -288,6 +287,10 @@ class TransformersBackend(OwnTokens):
                         for arrival in newcomers
                     ]
                 )
+                if newcomers := arrivals():
+                    before, state = state, state_key(self.model)
+                    if before != state:
+                        rows.forget()
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise the error that `generate` would raise before its first step; does nothing if it would raise none."""

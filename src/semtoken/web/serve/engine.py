@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -58,8 +58,9 @@ class Engine:
         model gives NaN.
         """
         rows, backend = _Rows(self.stc, orders, more), self.stc.backend
-        if isinstance(backend, JoiningBackend) and backend.joins:
-            backend.generate_joining(rows.arrivals, [rows])
+        # `isinstance` would ask for `joins`, too, which looks whether the model is still the same.
+        if getattr(backend, "joins", False):
+            cast(JoiningBackend, backend).generate_joining(rows.arrivals, [rows])
             return
         rows.decisions.finish()
         if begun := rows.start_new():
