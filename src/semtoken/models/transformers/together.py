@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ class Together:
     """A batch of answers whose prompts were read together and that are extended together, token by token."""
 
     rows: list[BatchRow]
+    """The n answers; n is B but for prompts that were just read, each for several answers."""
     mask: npt.NDArray[np.int64]
     """[B, T], 0 where padded at the left."""
     cache: Any
@@ -42,18 +42,10 @@ class Together:
     inside: Mapping[str, Any] = field(default_factory=dict)
     """The readings of observers from inside the model: fields of the `Step` that chooses the next token."""
 
-    def repeated(self, rows: list[list[BatchRow]]) -> Together:
-        """The same prompts for several answers each, of which there are as many to every prompt."""
-        times = len(rows[0])
-        if times == 1:
-            return self
-        self.cache.batch_repeat_interleave(times)
-        states = {depth: state.repeat_interleave(times, 0) for depth, state in self.inside["states"].items()}
-        attention = self.inside["attention"]
-        if attention is not None:
-            attention = attention.repeat_interleave(times, 0)
-        mask, logits = np.repeat(self.mask, times, axis=0), self.logits.repeat_interleave(times, 0)
-        return Together(list(chain(*rows)), mask, self.cache, logits, {"states": states, "attention": attention})
+    @property
+    def places(self) -> list[int]:
+        """[n] the row of each answer in the mask, the cache and the logits."""
+        return [row for row in range(len(self.mask)) for _ in range(len(self.rows) // len(self.mask))]
 
 
 class RowWriter:
@@ -68,8 +60,8 @@ class RowWriter:
     @torch.inference_mode()
     def write(self, asked: Sequence[tuple[list[int], list[BatchRow]]], known: SharedPrefix | None) -> None:
         """Write answers to prompts, as many to each, until the last of them is complete."""
-        begun = self.read([ids for ids, _ in asked], [rows[0] for _, rows in asked], known)
-        part = self._chosen(begun.repeated([rows for _, rows in asked]))
+        begun = self.read([ids for ids, _ in asked], [row for _, rows in asked for row in rows], known)
+        part = self._chosen(begun)
         while part is not None:
             part = self.step(part)
 
@@ -78,7 +70,7 @@ class RowWriter:
         """Write one answer as every model can, with a pass over prompt and answer so far for each of its tokens."""
         while row.completion is None:
             logits = self.passes.whole([*prompt, *row.token_ids], 1)
-            self._choose([row], logits, self.inside.at())
+            self._choose([row], [0], logits, self.inside.at())
 
     def read(self, prompts: Sequence[Sequence[int]], rows: list[BatchRow], known: SharedPrefix | None) -> Together:
         """Read prompts in one pass, behind what they have in common with a known beginning."""
@@ -102,33 +94,32 @@ class RowWriter:
         return join_batches([(part, self.choose(part))])
 
     def choose(self, part: Together) -> list[int]:
-        """Choose the next tokens and show the step; returns which rows go on."""
-        self._choose(part.rows, part.logits, part.inside)
+        """Choose the next tokens and show the step; returns which answers go on."""
+        self._choose(part.rows, part.places, part.logits, part.inside)
         return [place for place, row in enumerate(part.rows) if row.completion is None]
 
-    def _choose(self, rows: Sequence[BatchRow], logits: torch.Tensor, inside: Mapping[str, Any]) -> None:
+    def _choose(
+        self, rows: Sequence[BatchRow], places: Sequence[int], logits: torch.Tensor, inside: Mapping[str, Any]
+    ) -> None:
         vocabulary = self._vocabulary
-        tokens = chosen_tokens(logits[:, : vocabulary.size], [row.choices for row in rows])
-        write_tokens(rows, tokens, logits, range(len(rows)), vocabulary, self.observers, inside)
+        own = logits if len(places) == len(logits) else logits[list(places)]  # selecting all rows would copy them
+        tokens = chosen_tokens(own[:, : vocabulary.size], [row.choices for row in rows])
+        write_tokens(rows, tokens, logits, places, vocabulary, self.observers, inside)
 
 
 def join_batches(parts: Sequence[tuple[Together, Sequence[int]]]) -> Together | None:
-    """One batch of the rows of several batches that have not ended; None if all have."""
-    left = [(part, rows) for part, rows in parts if rows]
+    """One batch of the answers of several batches that have not ended; None if all have."""
+    left = [(part, going_on) for part, going_on in parts if going_on]
     if not left:
         return None
-    first, rows = left[0]
-    if len(left) == 1 and len(rows) == len(first.rows):
+    first, going_on = left[0]
+    if len(left) == 1 and len(going_on) == len(first.rows) == len(first.mask):
         return first
-    masks = [part.mask[list(rows)] for part, rows in left]
-    length = max(int(mask.sum(axis=1).max()) for mask in masks)
-    mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
-    place = 0
-    for part_mask in masks:
-        width = min(length, part_mask.shape[1])
-        # Sequences end together in their batches, so that what is cut off at the left is padding.
-        mask[place : place + len(part_mask), length - width :] = part_mask[:, part_mask.shape[1] - width :]
-        place += len(part_mask)
-    cache = joined_caches([(part.cache, rows) for part, rows in left], length)
-    members = [part.rows[place] for part, rows in left for place in rows]
+    members = [part.rows[place] for part, going_on in left for place in going_on]
+    kept = [(part, list(map(part.places.__getitem__, going_on))) for part, going_on in left]
+    width = max(part.mask.shape[1] for part, _ in kept)
+    mask = np.concatenate([np.pad(part.mask[rows], ((0, 0), (width - part.mask.shape[1], 0))) for part, rows in kept])
+    # Sequences end together in their batches, so that what is cut off at the left is padding.
+    mask = mask[:, -int(mask.sum(axis=1).max()) :]
+    cache = joined_caches([(part.cache, rows) for part, rows in kept], mask.shape[1])
     return Together(members, mask, cache, first.logits[:0])
