@@ -66,6 +66,7 @@ def gemini(number: int) -> dict[str, Any]:
     return {"candidates": [{**candidate, **({"finishReason": "STOP"} if number == 2 else {})}], "responseId": "g"}
 
 
+HEARD = "conversation.item.input_audio_transcription"
 STREAMS: dict[str, list[dict[str, Any]]] = {
     "chat": [*({**chat_chunk(one), "id": "c"} for one in ITEMS), {**chat_chunk(finish_reason="stop"), "id": "c"}],
     "completions": [legacy(i) for i in range(3)],
@@ -74,6 +75,10 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
     "transcription": [
         *({"type": "transcript.text.delta", "delta": one["token"], "logprobs": [one]} for one in BARE),
         {"type": "transcript.text.done", "text": "Oslo.", "logprobs": BARE},
+    ],
+    "Realtime": [
+        *({"type": f"{HEARD}.delta", "delta": one["token"], "logprobs": [one]} for one in BARE),
+        {"type": f"{HEARD}.completed", "transcript": "Oslo.", "logprobs": None},
     ],
     "Ollama": [
         *({"model": "m", "message": {"content": one["token"]}, "done": False, "logprobs": [one]} for one in ITEMS),

@@ -21,7 +21,7 @@ from semtoken import score_reply
 from semtoken.errors import SemtokenError
 from semtoken.replies.checking import rank_replies
 from semtoken.replies.formats.within import DEEPEST, branches, replies_within
-from tests.replies.made import chat_reply
+from tests.replies.made import chat_reply, events
 from tests.replies.test_ends_of_answers import item, streamed
 
 ITEMS = [item("Os", 0.8), item("lo", 0.9)]
@@ -43,6 +43,12 @@ MESSAGE = {
     "response_metadata": {"logprobs": {"content": ITEMS}, "finish_reason": "stop"},
 }
 HUMAN = {"content": "Capital of Norway?", "type": "human", "response_metadata": {}}
+ENDS: dict[str, dict[str, Any]] = {
+    "output_text.done": {"text": "Oslo", "logprobs": ITEMS},
+    "content_part.done": {"part": {"text": "Oslo", "logprobs": ITEMS}},
+    "output_item.done": {"item": {"content": [{"text": "Oslo", "logprobs": ITEMS}]}},
+}
+"""Ends of parts of a stream of Responses, which repeat the part."""
 EXPORTS: dict[str, Any] = {
     "OpenInference": {"attributes": {"input.value": json.dumps(ASKED), "output.value": json.dumps(REPLY)}},
     "LangSmith": {"inputs": ASKED, "outputs": {"generations": [[{"text": "Oslo", "message": {"kwargs": MESSAGE}}]]}},
@@ -176,6 +182,73 @@ EXPORTS: dict[str, Any] = {
         "Content": [{"Kind": 0, "Text": "Oslo"}],
         "ContentTokenLogProbabilities": [{"Token": bare["text"], "LogProbability": bare["logprob"]} for bare in BARE],
     },
+    "SGLang's own numbers in the choices of a chat": {
+        "choices": [
+            {
+                "message": {"content": "Oslo"},
+                "meta_info": {"output_token_logprobs": [[b["logprob"], i, b["text"]] for i, b in enumerate(BARE)]},
+            }
+        ]
+    },
+    "llama.cpp's in them": {"choices": [{"message": {"content": "Oslo"}, "completion_probabilities": ITEMS}]},
+    "llama.rn": {"text": "Oslo", "completion_probabilities": ITEMS, "stopped_eos": True, "stopped_limit": False},
+    "a completion whose text is null": {"choices": [{"text": None, "logprobs": {"content": ITEMS}}]},
+    "Oracle's older texts": {
+        "inferenceResponse": {
+            "generatedTexts": [
+                {
+                    "text": "Oslo",
+                    "likelihood": -0.2,
+                    "finishReason": "COMPLETE",
+                    "tokenLikelihoods": [{"token": b["text"], "likelihood": b["logprob"]} for b in BARE],
+                }
+            ]
+        }
+    },
+    "no best tokens": {
+        "choices": [
+            {
+                "text": "Oslo",
+                "logprobs": {
+                    "tokens": ["Os", "lo"],
+                    "tokenLogprobs": [b["logprob"] for b in BARE],
+                    "topLogprobs": [],
+                },
+            }
+        ]
+    },
+    "numbers in camel case": {
+        "response": "Oslo",
+        "logprobs": [{"token": b["text"], "logProb": b["logprob"]} for b in BARE],
+    },
+    "Cohere's thinking": {
+        "finish_reason": "COMPLETE",
+        "message": {"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Oslo"}]},
+        "logprobs": [
+            {"token_ids": [i], "text": b["text"], "logprobs": [b["logprob"]]}
+            for i, b in enumerate([{"text": "Hm.", "logprob": -0.5}, *BARE])
+        ],
+    },
+    "lines of a stream": streamed(REPLY).splitlines(),
+    "Vertex's older batches": {"instance": ASKED, "prediction": {"choices": REPLY["choices"]}},
+    "Bedrock's log": {"input": {"inputBodyJson": ASKED}, "output": {"outputBodyJson": REPLY}},
+    "Postman": {"request": {"body": {"raw": json.dumps(ASKED)}}, "response": [{"body": json.dumps(REPLY)}]},
+    "the AI SDK's span": {
+        "attributes": {
+            "ai.response.text": "Oslo",
+            "ai.prompt.messages": json.dumps(ASKED["messages"]),
+            "ai.response.providerMetadata": json.dumps({"openai": {"logprobs": ITEMS}}),
+        }
+    },
+    **{
+        f"Responses with numbers in {end} alone": events(
+            *({"type": "response.output_text.delta", "delta": one["token"], "logprobs": []} for one in ITEMS),
+            {"type": f"response.{end}"} | held,
+            {"type": f"response.{end}"} | held,
+            {"type": "response.completed", "response": {"output": [], "status": "completed"}},
+        )
+        for end, held in ENDS.items()
+    },
 }
 """Forms as these tools save them, each with one answer."""
 
@@ -189,6 +262,16 @@ def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) 
     [answer] = rank_replies([str(path)]).answers
     assert answer.response.log_confidence == pytest.approx(NUMBER, abs=1e-6)
     assert answer.question == ("Capital of Norway?" if "Capital" in json.dumps(EXPORTS[name]) else None)
+
+
+def test_an_error_beside_a_reply_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    lines = [{"error": error, "data": REPLY} for error in ({"message": "partial"}, None, False)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = rank_replies([str(path)])
+    assert len(found.answers) == 2 and "partial" in found.refused[0].reason
+    with pytest.raises(SemtokenError, match="partial"):
+        score_reply(lines[0])
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

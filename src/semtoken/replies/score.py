@@ -88,6 +88,8 @@ def read_reply(
         values = opened(parse_reply(text))  # which may be a text of JSON once more
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
+        if lines := _stream_of_lines(chunks):
+            return _read_stream([lines], format, temperature, asked)
         if is_batch(chunks):
             return _read_named(chunks, format, ReplyContext(asked, temperature))
         if format is None and _holds_replies(chunks):
@@ -179,6 +181,16 @@ def _printed_lines(text: str) -> str:
         return "\n".join([line.decode() for line in read])
     except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):
         return text
+
+
+def _stream_of_lines(chunks: Sequence[Any]) -> str:
+    """The stream whose lines a list holds, as clients give them one by one; empty for any other list."""
+    lines = [chunk.decode("utf-8", "replace") if isinstance(chunk, bytes) else chunk for chunk in chunks]
+    if not all(
+        isinstance(line, str) and "\n" not in line and (not line or line.startswith(STREAM_STARTS)) for line in lines
+    ):
+        return ""
+    return "\n".join(lines)
 
 
 def is_batch(values: list[Any]) -> bool:

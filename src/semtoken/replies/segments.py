@@ -103,7 +103,16 @@ class ReplyEvent:
     """The steps that became known to belong to this part; they may come a chunk later than their text."""
 
 
-CUT_ENDS = ("length", "limit", "max_tokens", "max_output_tokens", "model_length")
+CUT_ENDS = (
+    "length",
+    "limit",
+    "token_limit",
+    "max_tokens",
+    "max_output_tokens",
+    "max_completion_tokens",
+    "model_length",
+    "model_context_window_exceeded",
+)
 """The reasons that engines give for an answer that the token limit ended, in small letters."""
 
 
@@ -268,8 +277,8 @@ def _thinking_apart(raw: RawChoice) -> RawChoice:
 
 
 NORMAL_END = re.compile(
-    r"stop|length|(finish_reason_)?(stop|max_tokens)|tool_(calls?|use)|function_call|eos(_token|_found)?|end(_turn)?|word|"
-    r"stop_(sequence|token|str)|max_output_tokens|model_length|limit|completed?|finished|pause_turn"
+    r"(finish_reason_)?stop|tool_(calls?|use)|function_call|eos(_token|_found)?|word|"
+    r"end(_turn|_?of_?(text|turn))?|stop_(sequence|token|str)|completed?|finished|pause_turn"
 )
 BROKEN_END = re.compile(
     r"error|abort(ed)?|cancell?ed|failed|in_progress|queued|incomplete|network_error|interrupted|timeout|unknown|"
@@ -280,7 +289,7 @@ BROKEN_END = re.compile(
 def is_whole(reason: str | None) -> bool:
     """True if an answer with this reason of its end is all that the model meant to write; not where there is none."""
     said = (reason or "").casefold()
-    return NORMAL_END.fullmatch(said) is not None and not is_cut(said) and said != "pause_turn"
+    return NORMAL_END.fullmatch(said) is not None and said != "pause_turn"
 
 
 class StatedEnd(NamedTuple):
@@ -299,7 +308,7 @@ def stated_end(reason: str | None) -> StatedEnd:
     if reason is None:
         return StatedEnd()
     said, cut = reason.casefold(), is_cut(reason)
-    if not said or NORMAL_END.fullmatch(said):
+    if not said or cut or NORMAL_END.fullmatch(said):
         return StatedEnd(cut)
     if BROKEN_END.fullmatch(said):
         broken = f"The server broke the answer off (its reason: {reason!r}), so steps may be missing. Ask again."

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-_MESSAGES = ("messages", "input", "inputs", "contents", "prompt")
-"""Fields with chat messages: OpenAI's and Bedrock's, those of Responses, of MLflow, and of Gemini and Vertex AI."""
+_MESSAGES = ("messages", "input", "inputs", "contents", "prompt", "ai.prompt.messages")
+"""Fields with chat messages: OpenAI's and Bedrock's, of Responses, of MLflow, of Gemini and Vertex AI, the AI SDK's."""
 _TEXTS = ("input", "inputs", "contents", "prompt", "inputText")
 """Fields with a text; `prompt` and `inputs` may be one for a model without a chat form, with examples in it."""
 _WRAPPERS = (
@@ -22,6 +22,8 @@ _WRAPPERS = (
     "proxy_server_request",
     "body",
     "modelInput",
+    "inputBodyJson",
+    "instance",
     "input",
     "inputs",
     "kwargs",
@@ -31,6 +33,7 @@ _WRAPPERS = (
     "input.value",
     "mlflow.spanInputs",
     "postData",
+    "raw",
     "text",
 )
 """Fields that hold a request: of saved lines, batch files, logs of gateways, traces, clients."""

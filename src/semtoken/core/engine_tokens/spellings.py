@@ -38,7 +38,7 @@ from semtoken.support.untrusted import as_bytes, as_id, as_list, as_number, as_o
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 TEXT, ID = ("token", "tok_str", "text", "content", "Token"), ("id", "token_id", "tokenId")
-NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "likelihood", "LogProbability")
+NUMBER = ("logprob", "logProbability", "log_probability", "log_prob", "logProb", "likelihood", "LogProbability")
 BEST = ("top_logprobs", "topLogprobs", "top_probs", "probs", "top_tokens", "TopLogProbabilities")
 """The names that engines and clients have for the fields of an item; the last ones are those of .NET."""
 CHOSEN, TOPS = ("token_logprobs", "tokenLogprobs"), ("top_logprobs", "topLogprobs")
@@ -272,7 +272,7 @@ def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
     tokens = as_list(logprobs["tokens"], f"{where}.tokens")
     chosen = as_list(_first(logprobs, CHOSEN), f"{where}.token_logprobs")
     tops = _first(logprobs, TOPS)
-    tops = as_list([None] * len(tokens) if tops is None else tops, f"{where}.top_logprobs")
+    tops = as_list([None] * len(tokens) if tops in (None, []) else tops, f"{where}.top_logprobs")
     if not len(tokens) == len(chosen) == len(tops):
         lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"
         return _unequal(lengths)

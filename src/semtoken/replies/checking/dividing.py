@@ -229,6 +229,7 @@ CHUNK_WORDS = (
     b'"stop": false',
     b'"response.',
     b'"transcript.text.',
+    b'"conversation.item.',
 )
 """Texts of which the line of a chunk has one, near its beginning or its end."""
 EDGE = 4_000

@@ -27,7 +27,8 @@ class LlamaCppCompletion(Shape):
     limit_at = ("n_predict",)
     top_at = ("n_probs",)
     chunk_marks = (("content",), ("stop",))
-    texts = {"answer": (("content",),)}  # noqa: RUF012
+    texts = {"answer": (("content",), ("text",))}  # noqa: RUF012
+    """The second is llama.rn's."""
     numbers_at = ((STEPS,), ("probs",))
     tops_in = ("top_logprobs", "top_probs")
     showing = (("tokens",),)
@@ -40,6 +41,12 @@ class LlamaCppCompletion(Shape):
     def detects(cls, replies: Sequence[RawReply]) -> bool:
         """Return True if a reply holds probabilities, or says why it stopped, in llama.cpp's fields."""
         return STEPS in replies[0] or cls.starts(replies[0])
+
+    @classmethod
+    def end_of(cls, choice: RawReply) -> str | None:
+        """The reason why a choice ended; llama.rn and servers until the end of 2024 have a switch for each."""
+        switched = (ended for ended in ("eos", "word", "limit") if choice.get(f"stopped_{ended}") is True)
+        return super().end_of(choice) or next(switched, None)
 
     @classmethod
     def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:

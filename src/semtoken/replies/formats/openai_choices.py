@@ -15,13 +15,13 @@ from semtoken.choices import SegmentKind
 from semtoken.clustering.tokenizers import REPLACEMENT
 from semtoken.core.engine_tokens.passes import steps_in_files
 from semtoken.core.engine_tokens.placing import pieces_of, text_of_pieces
-from semtoken.core.engine_tokens.spellings import steps_from_items
+from semtoken.core.engine_tokens.spellings import steps_from_items, steps_from_triples
 from semtoken.core.engine_tokens.token_names import MARKUP
 from semtoken.core.engine_tokens.top_steps import StepList
 from semtoken.errors import InvalidInputError
 from semtoken.replies.formats import fields
 from semtoken.replies.formats.base import Engine, HiddenFields, Place, Shape
-from semtoken.replies.formats.fields import RawReply
+from semtoken.replies.formats.fields import RawReply, dotted
 from semtoken.support.splice import Change, Keep, Path, Replace
 from semtoken.support.untrusted import as_id, as_list, as_object, text_or_empty
 
@@ -40,6 +40,8 @@ ITEM_LISTS: Mapping[str, SegmentKind] = {
     "reasoning_content": "reasoning",
 }
 STEPS_BESIDE = "completion_probabilities"
+TRIPLES_BESIDE = ("meta_info", "output_token_logprobs")
+"""SGLang's own, as routers for training put them into the choices of a chat."""
 NOTICED = ("id", "object", "created", "model")
 
 
@@ -130,8 +132,10 @@ class Choices(Shape):
     def steps(self, choice: RawReply) -> StepList:
         """Items of a chat, or the lists of legacy completions."""
         logprobs = _logprobs_of(choice)
-        if not logprobs and self._beside:
-            return self.steps_of_items(self._beside, STEPS_BESIDE)
+        if not logprobs and (beside := choice.get(STEPS_BESIDE, self._beside)):
+            return self.steps_of_items(beside, STEPS_BESIDE)
+        if not logprobs and (triples := fields.value_at(choice, TRIPLES_BESIDE)):
+            return steps_from_triples(triples, None, dotted(TRIPLES_BESIDE))
         return self.steps_in(logprobs, "logprobs")
 
     @property
@@ -311,13 +315,14 @@ class OpenAICompletions(Choices):
         """Return True if there are choices, and the first holds more than the ids of tokens."""
         choices = replies[0].get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
-        of_ids = isinstance(first, Mapping) and isinstance(first.get("token_ids"), list) and not cls.said(first)
-        return "choices" in replies[0] and ("text" in (first or ()) or not of_ids)
+        if not isinstance(first, Mapping) or "text" in first or not isinstance(first.get("token_ids"), list):
+            return "choices" in replies[0]
+        return bool(cls.said(first))
 
     @classmethod
     def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
         """The text of a choice; of one without a member for it, what its tokens spell."""
-        if "text" in choice or choice.get("logprobs") is None:
+        if choice.get("text") is not None or choice.get("logprobs") is None:
             return super().said(choice)
         steps = cls().steps(choice).steps
         spelled = MARKUP.sub("", text_of_pieces(pieces_of(steps_in_files(steps) or steps)))

@@ -31,6 +31,12 @@ EVENTS: Mapping[str, SegmentKind] = {
     "response.function_call_arguments.delta": "tool_call",
 }
 ANSWER = "response.output_text.delta"
+ENDS_OF_PARTS: Mapping[str, Path] = {
+    "response.output_text.done": (),
+    "response.content_part.done": ("part",),
+    "response.output_item.done": ("item", "content", 0),
+}
+"""Events that repeat the answer, each with the place of its numbers: they have them, too, or alone."""
 ENDS = ("response.completed", "response.incomplete")
 FAILED = "response.failed"
 LOG_PROBS = "message.output_text.logprobs"
@@ -144,6 +150,11 @@ class OpenAIResponses(Shape):
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_bare = False
+        """True if the last text of the answer came without numbers."""
+
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
         """The one choice of a reply, or the content that an event adds to it."""
         if "output" in reply and not self.starts(reply):
@@ -162,10 +173,17 @@ class OpenAIResponses(Shape):
             kind, text = EVENTS[event], as_text(reply.get("delta"), "delta")
             logprobs = reply.get("logprobs")
             steps = steps_from_items([] if logprobs is None else logprobs, "logprobs")
+            if event == ANSWER and text:
+                self._is_bare = not steps.steps
             if kind == "tool_call":
                 yield Delta(0, steps=steps, calls={0: ("", text)})
             else:
                 yield Delta(0, {kind: text} if text else {}, steps)
+        elif event in ENDS_OF_PARTS and self._is_bare:
+            listed = fields.value_at(reply, (*ENDS_OF_PARTS[event], "logprobs"))
+            if listed:
+                self._is_bare = False
+                yield Delta(0, steps=steps_from_items(listed, "logprobs"))
 
     def note(self, reply: RawReply) -> None:
         """Notice fields that only vLLM has."""

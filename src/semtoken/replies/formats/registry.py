@@ -15,6 +15,7 @@ from semtoken.replies.formats.llama_cpp import LlamaCppCompletion
 from semtoken.replies.formats.ollama import OllamaChat, OllamaGenerate
 from semtoken.replies.formats.openai_choices import OpenAIChat, OpenAICompletions
 from semtoken.replies.formats.openai_responses import OpenAIResponses
+from semtoken.replies.formats.saved_forms import EVENTS as TRANSCRIPTS
 from semtoken.replies.formats.saved_forms import (
     AISDKResult,
     CohereChat,
@@ -184,9 +185,12 @@ def is_whole(value: RawReply) -> bool:
     return bool(places) and all(place.ended for place in places)
 
 
-EVENT_STREAMS = ("response.", "transcript.text.")
+EVENT_STREAMS = ("response.", *TRANSCRIPTS)
 """Beginnings of the types of events that are chunks of a stream."""
-STREAM_ENDS = ("response.completed", "response.incomplete", "response.failed", "transcript.text.done")
+STREAM_ENDS = (
+    *(f"response.{end}" for end in ("completed", "incomplete", "failed")),
+    *(f"{begin}{end}" for begin in TRANSCRIPTS for end in ("done", "completed")),
+)
 """Types of the events that end a stream."""
 CHUNK_MARKS: Mapping[Path, Path] = {
     ("token", "logprob"): (),

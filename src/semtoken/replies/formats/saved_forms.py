@@ -90,7 +90,9 @@ class AISDKResult(Shape):
         ("providerMetadata", "azure", "logprobs"),
         ("experimental_providerMetadata", "openai", "logprobs"),
         ("logprobs",),
+        ("tokenLikelihoods",),
     )
+    """The last is that of Oracle's cloud, whose older texts stand beside a `finishReason`, too."""
     end_at = (("finishReason",),)
 
     @classmethod
@@ -216,6 +218,14 @@ class CohereChat(Shape):
         """Return False: streams in this shape are not read."""
         return False
 
+    @classmethod
+    def said(cls, choice: RawReply) -> dict[SegmentKind, str]:
+        """The text of the message, and the thinking in parts of its own before it."""
+        parts = value_at(choice, ("message", "content"))
+        thoughts = [value_at(part, ("thinking",)) for part in (parts if isinstance(parts, list) else ())]
+        thinking = "".join(thought for thought in thoughts if isinstance(thought, str))
+        return super().said(choice) | ({"reasoning": thinking} if thinking else {})
+
     def steps(self, choice: RawReply) -> StepList:
         """The tokens of all groups; those of a group of several are known by their ids alone."""
         items: list[dict[str, Any]] = []
@@ -230,7 +240,8 @@ class CohereChat(Shape):
         return steps_from_items(items, "logprobs")
 
 
-EVENTS = "transcript.text."
+EVENTS = ("transcript.text.", "conversation.item.input_audio_transcription.")
+"""The beginnings of the types of events: of transcriptions, and of what the Realtime API hears."""
 
 
 class Transcription(Shape):
@@ -241,7 +252,7 @@ class Transcription(Shape):
     ask = '"include[]": "logprobs", "response_format": "json"'
     is_telling = False
     marks = (("text",), ("logprobs",))
-    texts = {"answer": (("text",),)}  # noqa: RUF012
+    texts = {"answer": (("text",), ("transcript",))}  # noqa: RUF012
     numbers_at = (("logprobs",),)
 
     def __init__(self) -> None:
@@ -267,10 +278,10 @@ class Transcription(Shape):
             return
         self.note(reply)
         steps = steps_from_items(reply.get("logprobs") or [], "logprobs")
-        if event == f"{EVENTS}delta":
+        if event.endswith(".delta"):
             yield Delta(0, {"answer": str(reply.get("delta", ""))}, steps)
             self._has_text, self._has_steps = True, self._has_steps or bool(steps.steps)
-        elif event == f"{EVENTS}done":
+        elif event.endswith((".done", ".completed")):
             # The last event repeats the text, which would then count twice.
             text = {} if self._has_text else self.said(reply)
             yield Delta(0, text, StepList() if self._has_steps else steps, ended=True)

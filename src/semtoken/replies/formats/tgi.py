@@ -35,7 +35,8 @@ class TGIGenerate(Shape):
     numbers_at = (("details",),)
     tops_at = (("details", "top_tokens"),)
     tops_in = ()
-    end_at = (("details", "finish_reason"),)
+    end_at = (("details", "finish_reason"), ("stop_reason",))
+    """The second is watsonx.ai's."""
     done_at = ("generated_text",)
     count_at = ("details", "generated_tokens")
 

@@ -356,7 +356,8 @@ def _reply_of(items: Sequence[Any], listed: Any, around: tuple[Any, ...]) -> Raw
         begun = [text for name, text in texts if name in SAID and text.strip() and whole.startswith(text.strip())]
         if exact or begun:
             text = exact[0] if exact else max(begun, key=len)
-            end = next((here[name] for here in _objects(holder, listed) for name in ENDS if here.get(name)), None)
+            ends = (*_objects(holder, listed), *(here for here in around[::-1] if isinstance(here, Mapping)))
+            end = next((here[name] for here in ends for name in ENDS if here.get(name)), None)
             choice = {"message": {"content": text}, "logprobs": {"content": items}, "finish_reason": end}
             return {"choices": [choice]}
     return None
