@@ -142,8 +142,9 @@ def test_the_signature_names_what_is_known() -> None:
 def test_provenance_holds_plain_values_only() -> None:
     clusters = random_clusters(seconds=np.float32(1.5), cuts=(1, 2))
     assert clusters.provenance == {"seconds": 1.5, "cuts": [1, 2]}
-    with pytest.raises(InvalidInputError, match="provenance"):
-        random_clusters(model=object())
+    for odd in (object(), np.float32("nan"), [float("inf")], "\ud800"):
+        with pytest.raises(InvalidInputError, match="provenance must hold plain values"):
+            random_clusters(model=odd)
 
 
 # ---- files

@@ -534,7 +534,8 @@ def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
 def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Turn values into what JSON gives back for them, so that saving and loading changes nothing."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
+        text = json.dumps(dict(provenance), default=_plain_number, allow_nan=False, ensure_ascii=False)
+        plain: dict[str, Any] = json.loads(text.encode())
     except Exception as error:  # objects convert themselves, and raise what they like
         raise InvalidInputError(f"provenance must hold plain values that JSON can store: {error}") from error
     return plain
