@@ -77,12 +77,21 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         save(file / "below")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
-def test_a_place_without_permission(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
+def test_a_place_without_permission_is_found_before_the_work(there: bool, tmp_path: Path) -> None:
+    """A folder that is there is replaced as a whole, which takes writing beside it."""
+    target = tmp_path / "clusters"
+    if there:
+        target.mkdir()
     tmp_path.chmod(0o500)
-    with pytest.raises(InvalidInputError, match="Permission denied"):
-        save(tmp_path / "clusters")
-    tmp_path.chmod(0o700)
+    try:
+        if os.access(tmp_path, os.W_OK):
+            pytest.skip("permissions do not bind this user")
+        for attempt in (artifacts.check_target, save):
+            with pytest.raises(InvalidInputError, match="clusters cannot be written: Permission denied"):
+                attempt(target)
+    finally:
+        tmp_path.chmod(0o700)
 
 
 def test_writers_at_the_same_time_leave_one_whole_folder(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
 from semtoken.errors import ArtifactError, InvalidInputError, first_line_of
-from semtoken.support.files.safe_files import ATTEMPTS, former_folder, read_folder, replacing_folder
+from semtoken.support.files.safe_files import ATTEMPTS, check_beside, former_folder, read_folder, replacing_folder
 from semtoken.support.files.strict_json import dump_json, is_sealed, parse_json, seal
 from semtoken.support.inputs import place, shown
 
@@ -179,13 +179,9 @@ def check_replaceable(target: Path) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Raise `InvalidInputError` unless `save` can put a folder there: see `check_replaceable`, and the nearest folder
-    around it that exists can be written to.
-    """
+    """Raise `InvalidInputError` unless `save` can put a folder there: see `check_replaceable` and `check_beside`."""
     check_replaceable(target)
-    existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InvalidInputError(f"{target} cannot be written: {existing} is not a folder that you may write to.")
+    check_beside(target.resolve())
 
 
 def _entries(target: Path) -> list[Path]:

@@ -72,8 +72,14 @@ def check_place(path: Path) -> None:
     """Raise `InvalidInputError` unless a file or a folder can be made there, with the folders around it that are
     missing. Nothing is changed. Of a device or a pipe nothing is asked.
     """
-    if path.exists() and not path.is_file():
-        return
+    if path.is_file() or not path.exists():
+        check_beside(path)
+
+
+def check_beside(path: Path) -> None:
+    """Raise `InvalidInputError` unless something can be made in the folder around a path, or in the nearest around that
+    one that exists: there a new file or folder is written before it takes the place of the former one.
+    """
     around = next(folder for folder in path.absolute().parents if folder.exists())
     with writing_errors(path), tempfile.TemporaryFile(dir=around):
         pass
