@@ -19,6 +19,7 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.journal.database import entries, labels
 from semtoken.guarantees.journal.entries import JournalEntry, SamplingRule
 from semtoken.guarantees.journal.store import Journal
+from semtoken.guarantees.judge import KINDS, Claim
 
 DAY = 86400.0
 RULE = SamplingRule("seed", 0.3)
@@ -81,6 +82,11 @@ def fitted(alpha: float = 0.2, seed: int = 0) -> CalibratorInUse:
     correct = generator.random(400) < np.exp(scores)
     threshold = st.Threshold.fit(scores, correct, alpha=alpha)
     return CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+
+
+def selective(alpha: float) -> Claim:
+    """That at most this share of the accepted answers is wrong, with confidence 90%."""
+    return Claim(KINDS["selective_risk"], alpha, 0.1)
 
 
 def filled(

@@ -73,18 +73,6 @@ def response(log_confidence: float, text: str = "Paris", **changes: Any) -> Scor
     return replace(answer, **changes)
 
 
-def of_objects(given: list[Any]) -> Any:
-    return np.array(given, dtype=object)
-
-
-def column(given: list[Any]) -> Any:
-    return pd.Series(given, index=range(7, 7 + len(given)))
-
-
-def values(given: list[Any]) -> Any:
-    return dict(enumerate(given)).values()
-
-
 @each("method", METHODS)
 @each("n", [30, 200])
 def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
@@ -115,7 +103,15 @@ def test_one_answer_or_a_list() -> None:
     assert calibrator.predict_proba_interval(-0.5) == tuple(calibrator.predict_proba_interval([response(-0.5)])[0])
 
 
-@each("held", [tuple, of_objects, column, values])
+@each(
+    "held",
+    [
+        tuple,
+        lambda given: np.array(given, dtype=object),
+        lambda given: pd.Series(given, index=range(7, 7 + len(given))),
+        lambda given: dict(enumerate(given)).values(),
+    ],
+)
 def test_answers_may_be_in_a_column_of_a_table(held: Callable[[list[Any]], Any]) -> None:
     """They were refused with 'not ScoredAnswer'; a signature that differs between them has to be found there, too."""
     scores, correct = drawn(60)

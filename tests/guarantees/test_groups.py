@@ -66,7 +66,7 @@ def test_answers_without_labels_place_the_threshold_unless_another_model_gave_th
     more, others = (records(200, seed=2, unlabeled=True, model=model) for model in ("prod", "other"))
     for placing, further in ((more, more), (None, others), (None, more[:199])):
         wanted = st.Threshold.fit(own, right, alpha=0.1, unlabeled=placing)
-        [found] = fit_groups(answer_groups(own, further), alpha=0.1)
+        [found] = fit_groups(answer_groups(own, further))  # 10% by default
         [beside] = fit_groups(answer_groups([*own, *further]), alpha=0.1)
         threshold = found.calibrator.threshold
         assert threshold is not None and threshold.tests == wanted.tests

@@ -24,12 +24,9 @@ from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.journal.database import cause, engine_of, url_of
 from semtoken.guarantees.journal.entries import _name
-from semtoken.guarantees.journal.export import records
-from semtoken.guarantees.journal.labels import LabelAgreement, add_label, queue, sampled_answers, undo
+from semtoken.guarantees.journal.labels import add_label, queue, undo
 from semtoken.guarantees.journal.store import Journal
-from semtoken.guarantees.journal.watch import _compared, guarantee_report, watch
-from semtoken.guarantees.journal.writer import JournalWriter
-from semtoken.guarantees.judge import KINDS, Claim
+from semtoken.guarantees.journal.watch import _compared, watch
 from tests.cli.run import invoke
 from tests.guarantees.made_up import entry, filled, fitted, rows_of
 
@@ -39,25 +36,6 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     found = Journal.open(str(tmp_path / "journal.db"))
     yield found
     found.close()
-
-
-def selective(alpha: float) -> Claim:
-    return Claim(KINDS["selective_risk"], alpha, 0.1)
-
-
-def test_the_least_sure_of_the_newest_are_asked_about(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semtoken.guarantees.journal.labels.RECENT", 20)
-    monkeypatch.setattr("semtoken.guarantees.journal.labels.MOST_IN_QUEUE", 6)
-    journal.add(rows_of(entry(i, sampled=False, probability_correct=i / 30) for i in range(25)))
-    asked = [row["id"] for row in queue(journal, "ann", "doubtful", limit=1000)]
-    assert asked == [f"entry-{i}" for i in range(5, 11)]
-    assert len(queue(journal, "ann", "doubtful", limit=3)) == 3
-
-
-def test_the_sample_is_labeled_from_its_oldest_hundred_on(journal: Journal) -> None:
-    journal.add(rows_of(entry(i, sampled=True) for i in range(120)))
-    asked = {row["id"] for row in queue(journal, "ann", limit=1000)}
-    assert asked == {f"entry-{i}" for i in range(100)}
 
 
 def test_twenty_answers_are_given_to_label_at_a_time_and_to_people_with_a_name(journal: Journal) -> None:
@@ -85,6 +63,7 @@ def test_odd_arguments_are_refused_by_their_names(journal: Journal) -> None:
         "A label is": [partial(any_label, journal, "entry-1", "ann", label) for label in ("yes", 0.5, math.nan)],
         "'before'": [partial(any_journal.delete, before=time) for time in (math.nan, "2026", datetime.now(UTC))],
         "'person'": [partial(any_journal.delete, person=5)],
+        "Say which entries": [any_journal.delete],
         "'rate'": [partial(any_journal.sampling, rate) for rate in (True, "x", math.nan)],
         "'seed'": [partial(any_journal.sampling, seed=5)],
     }
@@ -105,26 +84,6 @@ def test_a_journal_is_opened_by_a_path_of_any_kind(tmp_path: Path) -> None:
             Journal.open(other)  # type: ignore[arg-type]
 
 
-def test_thresholds_are_placed_by_the_newest_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semtoken.guarantees.journal.labels.MOST_UNLABELED", 50)
-    journal.add(rows_of(entry(i, sampled=True, log_confidence=-i / 1e4, confidence_method=None) for i in range(60)))
-    for number in (0, 59):
-        add_label(journal, f"entry-{number}", "ann", True)
-    found = sampled_answers(journal)
-    scores = sorted(-(one.log_confidence or 0.0) * 1e4 for one in found)
-    assert scores == pytest.approx([0, *range(10, 60)])
-    assert [one.correct for one in found].count(True) == 2
-
-
-def test_answers_scored_like_the_one_labeled_last_are_taken(journal: Journal) -> None:
-    signatures = ["preset:paper", "preset:paper", "preset:default", "preset:default", "preset:paper", "preset:default"]
-    journal.add(rows_of(entry(i, sampled=True, signature=signature) for i, signature in enumerate(signatures)))
-    for number in (0, 1, 2, 3):
-        add_label(journal, f"entry-{number}", "ann", number % 2 == 0)
-    found = sampled_answers(journal)
-    assert [(one.text, one.correct) for one in found] == [("answer 2", True), ("answer 3", False), ("answer 5", None)]
-
-
 @pytest.mark.parametrize(("questions", "compared"), [(29, None), (30, 30), (45, 40)])
 def test_as_many_of_the_newest_scores_are_compared(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, questions: int, compared: int | None
@@ -143,22 +102,6 @@ def test_a_new_journal_samples_five_in_a_hundred(journal: Journal) -> None:
     assert journal.sampling()[0].rate == 0.05
 
 
-def test_each_state_is_said_with_its_counts_and_ends_in_percent() -> None:
-    kept = guarantee_report([False] * 200, range(200), selective(0.1))
-    assert kept.sentence == (
-        f"Kept so far: 0 of 200 labeled accepted answers are wrong (between 0% and {100 * kept.high:.1f}%); "
-        "guaranteed: at most 10%."
-    )
-    assert guarantee_report([], [], selective(0.1)).sentence == "Too few labels to tell (0). Guaranteed: at most 10%."
-    for guarantee, said in (
-        ("miss_rate", "3 of 20 labeled wrong answers were accepted"),
-        ("joint_risk", "3 of 20 labeled answers were"),
-    ):
-        report = guarantee_report([i % 6 == 5 for i in range(20)], range(20), Claim(KINDS[guarantee], 0.1, 0.1))
-        assert said in report.sentence and (report.n, report.wrong, report.alpha) == (20, 3, 0.1)
-        assert report.state == "unknown" and report.sentence.startswith("Too few labels to tell (20). 3 of 20")
-
-
 @pytest.mark.parametrize("level", [0.0, -0.1, 1.0])
 def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float) -> None:
     calibrator = fitted()
@@ -166,10 +109,6 @@ def test_a_watch_takes_no_level_that_is_no_share(journal: Journal, level: float)
     with pytest.raises(InvalidInputError, match=f"level must lie between 0 and 1, both excluded. Got {level} instead"):
         watch(journal, level=level)
     assert watch(journal, level=0.01).level == 0.01
-
-
-def test_a_quarter_of_a_gibibyte_may_wait_for_the_database(journal: Journal, tmp_path: Path) -> None:
-    assert JournalWriter(journal, tmp_path)._most_waiting == 268_435_456
 
 
 @pytest.mark.parametrize(
@@ -229,62 +168,6 @@ def test_the_random_sample_is_a_share(journal: Journal) -> None:
             journal.sampling(rate)
 
 
-@pytest.mark.parametrize(
-    ("twice", "disagreed", "said"),
-    [
-        (0, 0, "No answer has labels of two people yet"),
-        (5, 0, "People disagree on 0 of 5 answers that two of them labeled (0%; 95% interval 0 to 43%)."),
-        (5, 1, "on 1 of 5 answers that two of them labeled (20%; 95% interval 4 to 62%). Such an answer counts"),
-        (40, 38, "(95%; 95% interval 83 to 99%). Such an answer counts as wrong."),
-    ],
-)
-def test_agreement_is_told_with_wilsons_interval(twice: int, disagreed: int, said: str) -> None:
-    told = LabelAgreement(twice, disagreed).sentence
-    assert said in told and ("counts as wrong" in told) == (disagreed > 0)
-
-
-def test_what_has_no_number_is_asked_about_first_and_then_by_chance_or_confidence(journal: Journal) -> None:
-    told = [(0.4, 0.1), (None, 0.3), (None, None), (0.2, 0.9), (None, None)]
-    journal.add(rows_of(entry(i, sampled=False, probability_correct=c, confidence=u) for i, (c, u) in enumerate(told)))
-    assert [row["id"] for row in queue(journal, "ann", "doubtful")] == [f"entry-{i}" for i in (2, 4, 3, 1, 0)]
-
-
-def test_one_model_that_decides_one_question_in_two_ways_disagrees_with_nobody(journal: Journal) -> None:
-    made = [entry(i, sampled=False, prompt="p", model="m", decision=d) for i, d in enumerate(("answer", "abstain"))]
-    journal.add(rows_of(made))
-    assert queue(journal, "ann", "disagreement") == []
-
-
-def test_disagreement_is_looked_for_among_the_newest(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semtoken.guarantees.journal.labels.RECENT", 20)
-    pair = [entry(i, prompt="p", model=f"m{i}", decision=d, sampled=False) for i, d in ((0, "answer"), (1, "abstain"))]
-    journal.add(rows_of([*pair, *(entry(i, sampled=False) for i in range(2, 20))]))
-    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-1"}
-    journal.add(rows_of([entry(20, sampled=False)]))
-    assert queue(journal, "ann", "disagreement") == []
-
-
-def test_the_newest_two_calibrators_are_compared_and_no_older_one(journal: Journal) -> None:
-    """The newest rejects what the one before it accepted, and the eldest would have rejected that, too."""
-    eldest, lenient, strict = fitted(0.2), fitted(0.4), fitted(0.1)
-    for one in (eldest, lenient, strict):
-        journal.use(one.file, one.checksum)
-    old, loose = (one.calibrator.threshold.min_log_score for one in (eldest, lenient) if one.calibrator.threshold)
-    assert old is not None and loose is not None and old > loose
-    about, score = {"sampled": False, "confidence_method": None, "decision": "abstain"}, (old + loose) / 2
-    journal.add(
-        rows_of(
-            [
-                entry(0, log_confidence=score, calibrator=strict.checksum, **about),
-                entry(1, log_confidence=score, calibrator=lenient.checksum, **about),
-                entry(2, log_confidence=-9.0, calibrator=strict.checksum, **about),
-                entry(3, log_confidence=-9.0, calibrator=strict.checksum, **about | {"decision": "answer"}),
-            ]
-        )
-    )
-    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-3"}
-
-
 def test_a_calibrator_decides_since_it_came_into_use_last(journal: Journal) -> None:
     one, other = fitted(), fitted(seed=1)
     journal.use(one.file, one.checksum)
@@ -305,15 +188,3 @@ def test_an_error_is_told_on_one_line_of_300_characters() -> None:
 @pytest.mark.parametrize("address", ["sqlite:///journal.db", "postgresql://me@host/db"])
 def test_values_of_a_statement_never_stand_in_an_error(address: str) -> None:
     assert engine_of(url_of(address)).hide_parameters
-
-
-def test_labels_of_the_first_and_of_the_last_entry_of_each_page_are_exported(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("semtoken.guarantees.journal.store.AT_ONCE", 4)
-    journal.add(rows_of(entry(i, sampled=True) for i in range(11)))
-    for i in range(11):
-        add_label(journal, f"entry-{i}", "ann", i % 2 == 0)
-    found = list(records(journal))
-    assert [one["correct"] for one in found] == [i % 2 == 0 for i in range(11)]
-    assert all(one["labels"] == [{"reviewer": "ann", "correct": one["correct"]}] for one in found)

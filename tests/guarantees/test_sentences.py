@@ -20,7 +20,7 @@ from semtoken.guarantees.journal.watch import GuaranteeReport, guarantee_report
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.measures import Interval
 from tests.core.shown import read_html
-from tests.guarantees.made_up import DAY, entry
+from tests.guarantees.made_up import DAY, entry, selective
 from tests.guarantees.worlds import WORLDS
 
 
@@ -42,11 +42,13 @@ def said_of_fits() -> Iterator[Any]:
 
 
 def said_of_journals() -> Iterator[Any]:
-    claim = Claim(KINDS["selective_risk"], 0.2, 0.1)
     right, wrong = [False] * 30, [True] * 30
     for bad, missing in (([], 0), (right[:5], 0), (right * 3, 0), (right + wrong, 0), (wrong, 3)):
-        report = guarantee_report(bad, [1.7e9 + DAY * i for i in range(len(bad))], claim, without_label=missing)
-        yield from (report.sentence, f"{report.low:.4f} {report.high:.4f}")
+        days = [1.7e9 + DAY * i for i in range(len(bad))]
+        report = guarantee_report(bad, days, selective(0.2), without_label=missing)
+        yield from (report.sentence, f"{report.low:.4f} {report.high:.4f} {report.n} {report.wrong} {report.state}")
+    for kind in KINDS.values():
+        yield guarantee_report([True, False], [1.7e9] * 2, Claim(kind, 0.2, 0.1)).sentence
     yield from GuaranteeReport("kept", "", undecided=2, models_sentence="Models.", moved_sentence="Moved.").remarks()
     for models in ({"a": 2}, {"a": 1500, "b": 7, "c": 1}):
         yield from (models_sentence(model, models, "newest answers") for model in (None, "a"))

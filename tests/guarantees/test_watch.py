@@ -16,10 +16,9 @@ from semtoken.guarantees.drift import drift
 from semtoken.guarantees.journal.labels import add_label, agreement, queue, undo
 from semtoken.guarantees.journal.store import Journal
 from semtoken.guarantees.journal.watch import guarantee_report, watch
-from semtoken.guarantees.judge import KINDS, Claim
 from tests.cli.run import invoke
 from tests.guarantees.conftest import database_url
-from tests.guarantees.made_up import DAY, entry, filled, fitted, labeled, rows_of
+from tests.guarantees.made_up import DAY, entry, filled, fitted, labeled, rows_of, selective
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -35,24 +34,6 @@ def test_both_databases_are_asked_alike(journal: Journal) -> None:
     assert (report.state, report.n, report.wrong, report.order) == ("unknown", 60, 6, "draw")
     assert [row["id"] for row in queue(journal, "you")] != []
     assert agreement(journal).twice == 0 and undo(journal, "me") == "entry-59"
-
-
-def selective(alpha: float) -> Claim:
-    return Claim(KINDS["selective_risk"], alpha, 0.1)
-
-
-def test_words_for_each_state() -> None:
-    days = [1.7e9 + DAY * i for i in range(300)]
-    assert guarantee_report([False] * 41, days[:41], selective(0.05)).sentence.startswith(
-        "Too few labels to tell (41)."
-    )
-    assert guarantee_report([False] * 200, days[:200], selective(0.1)).sentence.startswith(
-        "Kept so far: 0 of 200 labeled accepted"
-    )
-    broken = guarantee_report([False] * 150 + [True] * 30, days[:180], selective(0.1))
-    assert broken.state == "broken"
-    assert broken.sentence.startswith("Broken since about 12 April 2024: take the threshold back.")
-    assert broken.broken_since == days[150]  # 14 November 2023 and 150 days
 
 
 def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) -> None:
@@ -178,51 +159,11 @@ def test_the_order_of_the_draw_counts_where_it_can_be_had(journal: Journal) -> N
     assert (late.state, late.order, late.without_label, late.n) == ("kept", "draw", 0, 200)
 
 
-def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:
-    filled(journal, fitted(), [True] * 20)
-    for i in range(5):
-        add_label(journal, f"entry-{i}", "you", i > 0)
-    found = agreement(journal)
-    assert (found.twice, found.disagreed) == (5, 1) and "counts as wrong" in found.sentence
-    assert watch(journal).wrong == 1
-    assert undo(journal, "you") == "entry-4"
-    assert agreement(journal).twice == 4
-    assert undo(journal, "nobody") is None
-
-
-def test_nobody_is_asked_twice_and_a_fifth_is_asked_of_two(journal: Journal) -> None:
-    journal.add(
-        rows_of(entry(i, sampled=i % 2 == 0, seen_twice=i % 10 == 0, probability_correct=i / 100) for i in range(100))
-    )
-    seen: dict[str, list[str]] = {"ann": [], "bob": [], "cy": []}
-    for person, found in seen.items():
-        while rows := queue(journal, person, limit=7):
-            for row in rows:
-                add_label(journal, row["id"], person, True)
-                found.append(row["id"])
-    assert sorted(seen["ann"]) == sorted(f"entry-{i}" for i in range(0, 100, 2))
-    assert sorted(seen["bob"]) == sorted(f"entry-{i}" for i in range(0, 100, 10))
-    assert seen["cy"] == []
-    doubtful = [row["id"] for row in queue(journal, "cy", "doubtful", limit=5)]
-    assert doubtful == [f"entry-{i}" for i in (1, 3, 5, 7, 9)]  # the least sure first, none of the sample
-    undo(journal, "ann")
-    assert [row["id"] for row in queue(journal, "ann")] == seen["ann"][-1:]
-
-
 def test_people_who_label_at_the_same_time_seldom_meet(journal: Journal) -> None:
     """Both fetch before either labels; half of the answers would be labeled twice if they came in one order."""
     journal.add(rows_of(entry(i, sampled=True, seen_twice=False) for i in range(200)))
     fetched = [{row["id"] for row in queue(journal, person, limit=20)} for person in ("ann", "bob")]
     assert all(len(one) == 20 for one in fetched) and len(fetched[0] & fetched[1]) <= 9  # 4 on average
-
-
-def test_models_that_disagree_are_queued(journal: Journal) -> None:
-    rows = [
-        entry(i, sampled=False, prompt=f"p{i % 5}", model=f"m{i // 5}", decision="abstain" if i in (5, 7) else "answer")
-        for i in range(10)
-    ]
-    journal.add(rows_of(rows))
-    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-2", "entry-5", "entry-7"}
 
 
 def test_a_calibrator_from_the_labeled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
