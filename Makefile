@@ -124,10 +124,9 @@ test-llama-cpp-python: $(ENGINES)/installed
 test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
 
-# Campaigns against the whole package, in their short form: odd arguments, hostile texts, damaged files, kills, a faulty
-# upstream, requests to `serve` among others, odd typed questions. For more of them: make test-hostile
-# HOSTILE="--calls 1000000 --texts 10000 --every 1 --kills 200 --requests 100000 --asked 5000 --questions 5000
-# --parents 50"
+# Campaigns against the whole package, in their short form: odd arguments of every public function, hostile texts for the
+# finders of parts, odd bodies for every route. For more of them: make test-hostile HOSTILE="--calls 1000000 --parts 500
+# --routes 5000"
 test-hostile: $(VENV)/test.installed
 	$(BIN)/python -m tests.hostile $(HOSTILE)
 

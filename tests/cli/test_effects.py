@@ -34,7 +34,7 @@ class ElsewhereTried(NamedTuple):
 
 
 PRESET = ElsewhereTried("tests/clustering/test_default_without_clusters.py")
-DOWNLOADS = ElsewhereTried("tests/hostile/fetching.py")
+DOWNLOADS = ElsewhereTried("tests/support/test_checkpoints.py")
 REPLACES = ElsewhereTried("tests/cli/test_outputs.py")
 JOURNAL = ElsewhereTried("tests/guarantees/test_store.py")
 SERVED = ElsewhereTried("tests/cli/test_effects.py")

@@ -182,6 +182,13 @@ def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: Deci
     assert loaded == fitted and "calibrated_probabilities" in fitted.block(world(1, 1)[0])
     for record in world(50, 6):
         assert loaded.block(record) == fitted.block(record)
+    DecisionCalibrator.fit(world(N, 2), alpha=0.2).save(tmp_path / "other")
+    parts = [next((tmp_path / name).rglob("*/calibrator.json")) for name in ("made", "other")]
+    kept = parts[0].read_bytes()
+    parts[0].write_bytes(parts[1].read_bytes())  # whole by itself, and of another fit
+    with pytest.raises(ArtifactError, match="is part of another calibrator"):
+        DecisionCalibrator.load(tmp_path / "made")
+    parts[0].write_bytes(kept)
     file = tmp_path / "made" / "decisions.json"
     file.write_bytes(file.read_bytes().replace(b'"late"', b'"soon"'))
     with pytest.raises(ArtifactError, match="changed"):

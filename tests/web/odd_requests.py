@@ -1,7 +1,4 @@
-"""Odd requests to `/v1/decisions` and `/v1/systemone`: right ones, bent in one place or several.
-
-`python -m tests.hostile questions` asks them of servers and proxies.
-"""
+"""Odd requests to `/v1/decisions` and `/v1/systemone`: right ones, bent in one place or several."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import threading
 import time
@@ -21,10 +22,11 @@ from semtoken.decisions.deciding import prepare
 from semtoken.web.serve.open_decisions import OpenDecisions
 from semtoken.web.serve.orders import DecisionOrder
 from semtoken.web.serve.service import Offer
+from tests.decisions.formats import KNOWN, permitted
 from tests.decisions.models import tiny
 from tests.web.asking import added_to, client_of, post, user
 from tests.web.conftest import serving
-from tests.web.odd_requests import odd_request
+from tests.web.odd_requests import odd_request, right_request
 from tests.web.servers import connected, posted
 
 STATE = "My parcel is two weeks late. Refund me."
@@ -256,16 +258,42 @@ class TestTogether:
         assert given["left"] == [None]
 
 
-def test_odd_requests_are_never_an_error_of_the_server(url: str) -> None:
-    """The short form of the campaign `python -m tests.web.odd_requests`."""
+def test_requests_are_refused_where_their_format_does_not_allow_them_and_answered_otherwise(url: str) -> None:
+    """What a request may hold is decided by the packages of openai and transformers."""
     chance = random.Random(1)
     seen: dict[int, int] = {}
     with httpx.Client(base_url=url, timeout=60) as http:
-        for _ in range(25):
-            path, body = odd_request(chance)
+        for number in range(60):
+            path, body = odd_request(chance) if number % 3 else right_request(chance, "tiny")
             reply = http.post(path, content=body, headers={"content-type": "application/json"})
+            said, allowed = reply.json(), permitted(path, body)
             seen[reply.status_code] = seen.get(reply.status_code, 0) + 1
-            assert reply.status_code in (200, 400, 404, 413, 422), (path, body[:300], reply.text[:300])
-            assert isinstance(reply.json(), dict)
+            shown = (path, body[:300], reply.text[:300])
+            if reply.status_code == 200:
+                assert allowed is not False, shown
+                assert all(map(is_answer, said["answers"] if path[-1] == "s" else said["answers"].values())), shown
+            else:
+                assert reply.status_code in (400, 404, 413, 422) and len(words_of(said)) > 10, shown
+                assert allowed is not True or KNOWN.search(words_of(said)), shown
     assert len(seen) >= 3, "both answers and refusals are seen"
     assert threading.active_count() < 60
+
+
+def words_of(refusal: Any) -> str:
+    """The words of an error in the forms of both formats."""
+    error, detail = refusal.get("error"), refusal.get("detail")
+    if isinstance(error, dict):
+        return str(error["message"])
+    return detail if isinstance(detail, str) else " ".join(one["msg"] for one in detail)
+
+
+def is_answer(answer: Any) -> bool:
+    """Whether an answer is a refusal, or has probabilities that add up to one."""
+    one = answer.get("probability", answer.get("noul"))
+    given = answer.get("probabilities", [])
+    listed = [entry["probability"] for entry in given] if isinstance(given, list) else [*given.values()]
+    numbers = listed if one is None else [one, 1 - one]
+    if not numbers:
+        return bool(answer["type"] == "refusal" and answer["semtoken"]["refusal"])
+    mass = float(answer["semtoken"]["option_mass"])
+    return min(numbers) >= 0 and math.isclose(sum(numbers), 1, abs_tol=1e-6) and 0 <= mass <= 1
