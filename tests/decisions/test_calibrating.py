@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import binomtest
 
@@ -16,6 +17,7 @@ from semtoken.decisions.auditing import audit
 from semtoken.decisions.calibrating import NO_LABELS, OTHER_QUESTION, CalibratedQuestion, DecisionCalibrator
 from semtoken.decisions.sides import DecisionSide
 from semtoken.errors import ArtifactError, InvalidInputError
+from semtoken.guarantees import Threshold
 from semtoken.guarantees.auditing import AuditLimits
 from semtoken.guarantees.exact import percent
 from semtoken.guarantees.judge import Share
@@ -113,7 +115,14 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
     assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
     for choice in question.choices:
-        assert choice.run.of == 400 and choice.wrong.count <= choice.alpha * choice.wrong.of
+        run = wrong = 0
+        for side in ("true", "false"):  # all levels are looked at, so each has a fifth of delta
+            own = [one for one in later if one.answer.side == side]
+            scores, right = [one.answer.log_confidence for one in own], np.array([one.correct for one in own])
+            accepted = Threshold.fit(scores, right, alpha=choice.alpha, delta=0.1 / 5).accepts(scores)
+            run, wrong = run + accepted.sum(), wrong + (accepted & ~right).sum()
+        assert (choice.run.count, choice.run.of) == (run, 400)
+        assert (choice.wrong.count, choice.wrong.of) == (wrong, run) and wrong <= choice.alpha * run
     wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
     ran = {s: sum(fitted.accepts(r) for r in later if r.columns["shop"] == s) for s in "ab"}
     assert {shop: (seen.count, seen.of) for shop, seen in question.slices.items()} == {

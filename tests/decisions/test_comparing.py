@@ -129,14 +129,14 @@ def test_another_way_of_asking_moves_what_was_chosen_first() -> None:
 
 def test_with_labels_the_ways_of_asking_are_compared() -> None:
     """The first is right about two of four, the second about three: +0.25, with a paired bootstrap by hand."""
-    labels = [one.answer.best if k != 2 else (one.answer.best + 1) % 3 for k, one in enumerate(records(1))]
+    labels = [one.answer.best if k else (one.answer.best + 1) % 3 for k, one in enumerate(records(1))]
     first = [replace(one, label=label) for one, label in zip(records(0), labels, strict=True)]
     rights = [[one.answer.best == k for one, k in zip(some, labels, strict=True)] for some in (first, records(1))]
     gain = [float(b) - float(a) for a, b in zip(*rights, strict=True)]
     both: list[Any] = [*sensitivity(accepting(), first, records(1), "in other words"), *compare(first, records(1))]
     for found in both:
         assert found.right is not None
-        assert (found.right.first.count, found.right.second.count) == tuple(map(sum, rights))
+        assert (found.right.first.count, found.right.second.count) == tuple(map(sum, rights)) == (2, 3)
         assert found.right.gain.value == pytest.approx(sum(gain) / 4)
         assert (found.right.gain.low, found.right.gain.high) == pytest.approx(bootstrap(gain, 0))
         assert found.right.statement in found.statement
