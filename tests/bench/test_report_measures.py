@@ -229,6 +229,8 @@ def test_the_main_result_counts_what_the_tables_show() -> None:
     best = max(RIVALS, key=means.__getitem__)
     assert f"STC {means['stc']:.3f}, the best other method, {METHODS[best].title}, {means[best]:.3f}" in lines[2]
     assert lines[-1] == "STC adds 0.250% to the time of the greedy generation (median)."  # 0.5 of 200 seconds
+    *_, alone = main_result(measured(cells[0]))
+    assert alone == "STC adds 0.250% to the time of the greedy generation."
 
 
 def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:

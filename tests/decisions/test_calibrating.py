@@ -115,24 +115,24 @@ def test_the_answer_comes_first_and_levels_can_be_chosen(fitted: DecisionCalibra
     assert [choice.alpha for choice in question.choices] == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert [c.run.count for c in question.choices] == sorted(c.run.count for c in question.choices)
     for choice in question.choices:
-        run = wrong = 0
+        ran = bad = 0
         for side in ("true", "false"):  # all levels are looked at, so each has a fifth of delta
             own = [one for one in later if one.answer.side == side]
             scores, right = [one.answer.log_confidence for one in own], np.array([one.correct for one in own])
             accepted = Threshold.fit(scores, right, alpha=choice.alpha, delta=0.1 / 5).accepts(scores)
-            run, wrong = run + accepted.sum(), wrong + (accepted & ~right).sum()
-        assert (choice.run.count, choice.run.of) == (run, 400)
-        assert (choice.wrong.count, choice.wrong.of) == (wrong, run) and wrong <= choice.alpha * run
+            ran, bad = ran + accepted.sum(), bad + (accepted & ~right).sum()
+        assert (choice.run.count, choice.run.of) == (ran, 400)
+        assert (choice.wrong.count, choice.wrong.of) == (bad, ran) and bad <= choice.alpha * ran
     wrong = {s: sum(fitted.accepts(r) and not r.correct for r in later if r.columns["shop"] == s) for s in "ab"}
-    ran = {s: sum(fitted.accepts(r) for r in later if r.columns["shop"] == s) for s in "ab"}
+    runs = {s: sum(fitted.accepts(r) for r in later if r.columns["shop"] == s) for s in "ab"}
     assert {shop: (seen.count, seen.of) for shop, seen in question.slices.items()} == {
-        shop: (wrong[shop], ran[shop]) for shop in "ab"
+        shop: (wrong[shop], runs[shop]) for shop in "ab"
     }
     assert "(the worst)" in question.slice_lines[0] and len(question.slice_lines) == 2
     few = replace(question, slices={"b": Share(3, 4), "a": Share(1, 1)})
     assert few.slice_lines[0].startswith("a (the worst): 1 of 1, 100%") and few.slice_lines[1].startswith("b: 3 of 4")
     one = replace(question, slices={"a": question.slices["a"]})  # alone it needs no correction for several looks
-    low, high = binomtest(wrong["a"], ran["a"]).proportion_ci(0.95)
+    low, high = binomtest(wrong["a"], runs["a"]).proportion_ci(0.95)
     assert one.slice_lines[0].endswith(f"({percent(low)} to {percent(high)})")
     with pytest.raises(InvalidInputError, match="has the column 'city'"):
         audit(fitted, later, by="city")
