@@ -165,7 +165,7 @@ def test_an_answer_fits_into_the_context_and_its_last_token_is_read() -> None:
         stc = ScoredModel(LlamaCppBackend(Llama(n_ctx=len(ids) + room)))
         assert len(stc.generate(PROMPTS[:1], 9)[0].token_ids) <= room
     stc = ScoredModel(LlamaCppBackend(Llama(n_ctx=len(ids))))
-    with pytest.raises(InvalidInputError, match=rf"take {len(ids) + 1} tokens or more.*larger n_ctx"):
+    with pytest.raises(InvalidInputError, match=rf"take at least {len(ids) + 1} tokens.*larger n_ctx"):
         stc.generate(PROMPTS[:1], 1)
 
 

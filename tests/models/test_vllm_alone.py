@@ -181,7 +181,7 @@ def test_a_prompt_may_be_as_long_as_the_engine_reads(almanac: ScoredModel) -> No
         if fits:
             assert stc.generate(PROMPTS[:1], 1)
         else:
-            with pytest.raises(InvalidInputError, match=f"Prompt 0 has {length} tokens; the engine reads {most}"):
+            with pytest.raises(InvalidInputError, match=f"Prompt 0 has {length} tokens; the model reads {most} "):
                 stc.backend.check(PROMPTS[:1], Decoding(1))
 
 

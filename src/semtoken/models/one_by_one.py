@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.core.results import Distribution
-from semtoken.errors import BackendError, InvalidInputError
+from semtoken.errors import BackendError
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, encode_prompts, encode_responses
+from semtoken.models.prompt_ids import as_decodings, check_lengths, encode_prompts, encode_responses
 from semtoken.models.written import WrittenAnswer
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class OneByOne(OwnTokens, ABC):
         require_readings(self, observers)
         encoded = self._encoded(prompts)
         answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
-        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            self._check_length(len(ids) + len(reply), number)
+        self._check_lengths([len(ids) + len(reply) for ids, reply in zip(encoded, answers, strict=True)])
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
             read, unread = self._begin(), ids
             for token in reply:
@@ -143,15 +142,9 @@ class OneByOne(OwnTokens, ABC):
 
     def _encoded(self, prompts: Sequence[Prompt], more: int = 0) -> list[list[int]]:
         """Token ids of prompts, behind each of which there must be room for so many more tokens."""
-        encoded = encode_prompts(self.tokenizer, prompts)
-        for number, ids in enumerate(encoded):
-            check_prompt_ids(ids, self.vocabulary.size, number)
-            self._check_length(len(ids) + more, number)
+        encoded = encode_prompts(self.tokenizer, prompts, self.vocabulary.size)
+        self._check_lengths([len(ids) + more for ids in encoded])
         return encoded
 
-    def _check_length(self, length: int, number: int) -> None:
-        if self.max_length is not None and length > self.max_length:
-            raise InvalidInputError(
-                f"Prompt {number} and its answer take {length:,} tokens or more; "
-                f"the model reads {self.max_length:,} at most. {self._remedy}"
-            )
+    def _check_lengths(self, lengths: Sequence[int]) -> None:
+        check_lengths(lengths, self.max_length, "and its answer take at least", self._remedy)

@@ -132,9 +132,15 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, number: int = 0) -> list[int]:
     return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
 
 
-def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
-    """Token ids of each prompt; see `encode_prompt`. A message names a prompt by its place."""
-    return [encode_prompt(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt], known: int | None = None) -> list[list[int]]:
+    """Token ids of each prompt; see `encode_prompt`. A message names a prompt by its place. `VocabularyError` as in
+    `check_prompt_ids`, where the number of tokens that the model can read is `known`.
+    """
+    encoded = [encode_prompt(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+    if known is not None:
+        for number, ids in enumerate(encoded):
+            check_prompt_ids(ids, known, number)
+    return encoded
 
 
 def _given_ids(ids: Any, name: str) -> list[int]:
@@ -155,6 +161,19 @@ def check_prompt_ids(ids: Sequence[int], known: int, number: int) -> None:
             f"Token id {token} at place {place} of prompt {number} is out of range: the model reads ids from 0 to "
             f"{known - 1:,}. Were these ids made with another tokenizer?"
         )
+
+
+def check_lengths(
+    lengths: Iterable[int], limit: int | None, what: str = "has", advice: str = "Shorten the prompt."
+) -> None:
+    """Raise `InvalidInputError` if a prompt is too long for a model that reads up to `limit` tokens; `what` says what
+    the length is of besides the prompt.
+    """
+    for number, length in enumerate(lengths):
+        if limit is not None and length > limit:
+            raise InvalidInputError(
+                f"Prompt {number} {what} {length:,} tokens; the model reads {limit:,} at most. {advice}"
+            )
 
 
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:

@@ -26,6 +26,7 @@ from semtoken.models.base import Arrival, Decoding, OwnTokens, Prompt, Response,
 from semtoken.models.prompt_ids import (
     Place,
     as_decodings,
+    check_lengths,
     check_prompt_ids,
     encode_prompt,
     encode_responses,
@@ -280,7 +281,7 @@ class TransformersBackend(OwnTokens):
             state = state_key(self.model) if inside.wanted else self._state
             newcomers = arrivals()
             while newcomers or rows:
-                self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
+                check_lengths([len(newcomer.prompt_ids) for newcomer in newcomers], self.max_length)
                 rows.advance(
                     [
                         (self._row(arrival.answer, arrival.decoding, arrival.prompt_ids), arrival)
@@ -300,7 +301,7 @@ class TransformersBackend(OwnTokens):
         for decoding in decodings:
             check_decoding(self.model, decoding)
         encoded = self.encode(prompts)
-        self._check_lengths(encoded)
+        check_lengths(map(len, encoded), self.max_length)
         return encoded
 
     def encode(self, prompts: Sequence[Prompt], *, files: bool = True) -> list[list[int]]:
@@ -408,7 +409,7 @@ class TransformersBackend(OwnTokens):
         answers = encode_responses(self.tokenizer, self.vocabulary, asked, encoded, replies)
         # The last token of a reply need not be read.
         texts = [prompt + reply[:-1] for prompt, reply in zip(encoded, answers, strict=True)]
-        self._check_lengths(texts, what="and its response, without the last token, have")
+        check_lengths(map(len, texts), self.max_length, "and its response, without the last token, have")
         self._given_texts(encoded).show(encoded, answers, observers, batch_size, chunk_size)
 
     def _given_texts(self, prompts: Sequence[list[int]]) -> GivenTexts:
@@ -431,15 +432,6 @@ class TransformersBackend(OwnTokens):
     ) -> Generator[int, int | None, ReadTexts]:
         """Read texts together, as a model does that reads trees; see `semtoken.models.transformers.trees.read_ends`."""
         return read_ends(self.passes, self.read_before, prompts, places, take, behind)
-
-    def _check_lengths(self, sequences: Sequence[Sequence[int]], what: str = "has") -> None:
-        """Check that sequences can be read; `what` says what a prompt's sequence holds."""
-        limit = self.max_length
-        for number, ids in enumerate(sequences):
-            if limit is not None and len(ids) > limit:
-                raise InvalidInputError(
-                    f"Prompt {number} {what} {len(ids):,} tokens; the model reads {limit:,} at most."
-                )
 
 
 def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ from semtoken.core.results import Distribution
 from semtoken.errors import InvalidInputError, ModelError, one_line_of
 from semtoken.methods.observers.steps import Completion, Observer, Readable, Step, finish, readings, show
 from semtoken.models.base import Decoding, OwnTokens, Prompt, Response, require_readings
-from semtoken.models.prompt_ids import as_decodings, check_prompt_ids, draw_key, encode_prompts, encode_responses
+from semtoken.models.prompt_ids import as_decodings, check_lengths, draw_key, encode_prompts, encode_responses
 from semtoken.models.vllm.outputs import (
     DISTRIBUTIONS,
     MEMORY_BUDGET,
@@ -256,15 +256,6 @@ class VLLMBackend(OwnTokens):
         return outputs
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        encoded = encode_prompts(self.tokenizer, prompts)
-        for number, ids in enumerate(encoded):
-            check_prompt_ids(ids, self.vocabulary.size, number)
-        self._check_lengths(encoded)
+        encoded = encode_prompts(self.tokenizer, prompts, self.vocabulary.size)
+        check_lengths(map(len, encoded), self.max_length)
         return encoded
-
-    def _check_lengths(self, sequences: Sequences) -> None:
-        for number, ids in enumerate(sequences):
-            if len(ids) > (self.max_length or len(ids)):
-                raise InvalidInputError(
-                    f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}."
-                )
