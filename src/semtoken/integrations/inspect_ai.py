@@ -107,10 +107,8 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
     ) -> None:
         super().__init__(model_name, base_url, api_key, ["SEMTOKEN_API_KEY"], config)
         self._client: HttpClient | None = None
-        self._local: Any = None
-        if base_url is None:
-            self._local = _loaded(model_name, json.dumps(model_args, sort_keys=True, default=str), **model_args)
-        elif model_args:
+        self._options = model_args
+        if base_url is not None and model_args:
             raise InvalidInputError(
                 f"The server at {base_url} decides how it scores; leave out {', '.join(sorted(model_args))}."
             )
@@ -120,8 +118,10 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         if tools:
             raise InvalidInputError("The semtoken provider answers in text and calls no tools. Leave out the tools.")
         request = {"model": self.model_name, "messages": [_text_message(one) for one in input], **fields_of(config)}
-        reply = await (self._local.reply(request) if self._local is not None else self._ask(request))
-        return output_of(reply)
+        if self.base_url is not None:
+            return output_of(await self._ask(request))
+        key = json.dumps(self._options, sort_keys=True, default=str)
+        return output_of(await _loaded(self.model_name, key, **self._options).reply(request))
 
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._client is None:
@@ -151,7 +151,9 @@ _LOADED: dict[tuple[str, str], Any] = {}
 
 
 def _loaded(name: str, key: str, **options: Any) -> Any:
-    """A model in this process, once: Inspect makes several objects for one model, and weights are large."""
+    """A model in this process, loaded once and when it is first asked: weights are large, and Inspect makes several
+    objects for one model, one of them without its options, to look something up.
+    """
     from semtoken.integrations.local import LocalChat
 
     if (name, key) not in _LOADED:
