@@ -44,6 +44,8 @@ class Faults:
     key: str | None = None
     tells_the_key: bool = False
     models: tuple[str, ...] = ("almanac",)
+    ascii_only: bool = False
+    """Other prompts get an empty answer, as from some small models."""
     no_list: bool = False
     """The question for its models is answered with an error."""
 
@@ -138,6 +140,8 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
             return JSONResponse({"error": {"message": reason, "type": "invalid_request_error"}}, 400)
         prompt = tokenizer.apply_chat_template(body["messages"], tokenize=False)
         length = body.get("max_tokens") or body.get("max_completion_tokens") or 16
+        if faults.ascii_only and not prompt.isascii():
+            length = 0
         steps = greedy_rows(almanac, prompt.removeprefix("<s>"), length)
         wanted = body.get("logprobs") and not faults.silent
         items = [item(number, row, body) for number, row in steps] if wanted else None

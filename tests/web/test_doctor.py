@@ -144,6 +144,9 @@ class TestFaults:
             asked = httpx.get(f"{url}/asked").json()
         assert [*map(json.dumps, asked)] == Path(__file__).with_name("asked.jsonl").read_text("utf-8").splitlines()
 
+    def test_how_tokens_are_named_shows_in_another_answer_where_the_first_is_empty(self, examined: Examined) -> None:
+        assert examined(ascii_only=True, gives_ids=True).tokens == examined(gives_ids=True).tokens
+
     def test_clusters_of_another_tokenizer(self, examined: Examined) -> None:
         vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
         found = examined(TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))

@@ -88,6 +88,9 @@ def look_at_tokens(asker: Asker, top: int, shape: type[Shape]) -> tuple[TokenNam
     """
     question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=top, temperature=0.0)
     plain = asker.ask(shape, question)
+    if plain.answer.ok and not plain.steps:  # a small model may have no answer to it
+        question = replace(question, prompt=TRIAL_PROMPTS[0])
+        plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
     if not named:
         return None, plain
