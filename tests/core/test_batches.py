@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from semtoken import score_logits
 from semtoken.core import AnswerBatch, GrowingAnswer, ScoringRules, normalized_rows, scorer_for
+from semtoken.core.rules import as_rules
 from semtoken.errors import InvalidLogits
 from tests import worked
 
@@ -33,6 +36,21 @@ def test_answers_have_any_numbers_and_new_ones_come_while_others_go_on(rules: Sc
     found = batch.finish({number: len(ids) for number, ids in answers.items()})
     for scored, (number, ids) in zip(found, answers.items(), strict=True):
         assert scored == score_logits(ROWS[rows[number]], ids, worked.clusters(), rules)
+
+
+def test_tokens_that_do_not_count_have_no_say() -> None:
+    """An answer whose last tokens are left out is the one without them, also where these decided how its text goes on,
+    as `7` says of ` 1` that ` 17` may begin there.
+    """
+    scorer = scorer_for(worked.clusters(), as_rules("paper", None))
+    for ids in itertools.product(worked.ids("\n", " 1", "7", " tele", "te", "vision"), repeat=3):
+        batch = AnswerBatch(scorer)
+        for place, token in enumerate(ids):
+            batch.add([([0], [token])], normalized_rows(ROWS, SIZE, [place]))
+            batch.running([0])
+        kept = sum(ids) % 2 + 1
+        [found] = batch.finish({0: kept})
+        assert found == score_logits(ROWS[:kept], ids[:kept], worked.clusters(), scorer.rules)
 
 
 def test_under_the_number_of_a_forgotten_answer_nothing_comes_before() -> None:

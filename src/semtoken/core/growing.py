@@ -213,14 +213,29 @@ class GrowingAnswer:
         self._open = still_open
 
     def truncate(self, length: int) -> None:
-        """Forget all steps of rows from `length` on, which are special tokens that pad a finished answer."""
+        """Forget all steps of rows from `length` on, which pad a finished answer or spell a stop text.
+
+        An answer that goes on afterwards must have lost tokens without text only.
+        """
+        spelled = any(self.scorer.vocabulary.pieces[token] for token in self.ids[length:])
         self.rows.truncate(length)
         del self.ids[length:], self._prefixes[length:]
         self._open = [step for step in self._open if step.position < length]
+        if spelled and self.scorer.looks_ahead:
+            self._narrow_prefix_sets()
         self._n_settled, self._settled = 0, CERTAIN
         self._leading_blanks = min(self._leading_blanks, length)
         kept = self.rows.part(0, length)
         self._has_content = not bool(self.scorer.are_neutral(kept.tokens, kept.opening).all())
+
+    def _narrow_prefix_sets(self) -> None:
+        """Take out of the prefix sets what spells the text of forgotten steps, too."""
+        undecided = {step.position for step in self._open}
+        for position in set(range(len(self.ids))) - undecided:
+            [head], _ = self.scorer.index.look(self.ids, position, complete=True)
+            kept = among(self._prefixes[position], self.scorer.index.beginnings(head))
+            self._prefixes[position] = self._prefixes[position][kept]
+            self.rows.decide(position, self._prefixes[position])
 
     # --- what is known ---
 
