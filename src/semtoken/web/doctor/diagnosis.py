@@ -8,6 +8,8 @@ from typing import Any, Literal
 from semtoken.web.doctor.engines import ANY, KnownEngine
 from semtoken.web.doctor.numbers import Numbers
 
+ALL = -1
+"""The number with which vLLM and others are asked for the whole vocabulary."""
 Level = Literal["good", "note", "bad"]
 Ids = Literal["always", "on request"]
 
@@ -43,6 +45,12 @@ class Page:
         return max((trial.given or 0 for trial in self.tried), default=0)
 
     @property
+    def gives_all(self) -> bool:
+        """True if more came when `ALL` were asked for than otherwise; some servers give the same whatever they read."""
+        of_all = max((trial.given or 0 for trial in self.tried if trial.asked == ALL), default=0)
+        return of_all > max((trial.given or 0 for trial in self.tried if trial.asked != ALL), default=0)
+
+    @property
     def silent(self) -> bool:
         """True if the endpoint accepted a request for log-probabilities and then left them out."""
         return any(trial.asked and trial.given == 0 for trial in self.tried) and not self.most
@@ -56,8 +64,8 @@ class Page:
             return "asked for and left out"
         if not self.most:
             return "refused"
-        if any(trial.asked == -1 and trial.given for trial in self.tried):
-            return f"{self.most:,} (asked for -1)"
+        if self.gives_all:
+            return f"{self.most:,} (asked for {ALL})"
         rejected = [trial.asked for trial in self.tried if trial.given is None and trial.asked > self.most]
         return f"{self.most:,}" + (f" ({min(rejected):,} rejected)" if rejected else "")
 

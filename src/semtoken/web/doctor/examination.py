@@ -17,6 +17,7 @@ from semtoken.replies.formats.openai_choices import OpenAICompletions
 from semtoken.support.http_client import HttpClient, HttpReply, checked_base_url, key_from
 from semtoken.web.doctor.asking import REFUSALS, Asker, ProbeReply, taken
 from semtoken.web.doctor.diagnosis import (
+    ALL,
     Diagnosis,
     Page,
     Streaming,
@@ -31,7 +32,6 @@ from semtoken.web.doctor.verdicts import verdicts
 
 LONGEST_REPLY = 256 * 2**20
 """Most bytes of a reply: some servers list a whole vocabulary for every token."""
-ALL = -1
 LADDER = (0, 1, 5, 20, 100)
 FEWER = 5
 ENOUGH = 20  # more log-probabilities are of little use, and some servers send megabytes
@@ -73,9 +73,9 @@ def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
     yield whole
     good = max((trial.asked for trial in trials if trial.given), default=0)
     refused = [trial.asked for trial in trials if trial.given is None and trial.asked > good]
-    if not good or whole.given or not refused:
+    bad = min(refused, default=0)
+    if not good or (whole.given or 0) >= bad:
         return
-    bad = min(refused)
     while bad - good > 1:
         middle = trying((good + bad) // 2)
         yield middle

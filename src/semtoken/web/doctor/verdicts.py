@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from semtoken.support.text import number
-from semtoken.web.doctor.diagnosis import Diagnosis, Finding, Level, Page, Streaming
+from semtoken.web.doctor.diagnosis import ALL, Diagnosis, Finding, Level, Page, Streaming
 from semtoken.web.doctor.engines import ANY
 
 FEW = 20  # log-probabilities a token below which intervals are wide
@@ -61,9 +61,8 @@ def _without_log_probs(diagnosis: Diagnosis) -> Iterator[Finding]:
 
 
 def _counts(best: Page, diagnosis: Diagnosis) -> Iterator[Finding]:
-    whole = any(trial.asked == -1 and trial.given for trial in best.tried)
     said = f"{best.path} gives {best.most:,} log-probabilities per token" + (
-        ", the whole vocabulary if asked for -1" if whole else ""
+        f", the whole vocabulary if asked for {ALL}" if best.gives_all else ""
     )
     if best.most >= FEW:
         yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
