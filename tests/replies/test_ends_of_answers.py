@@ -104,32 +104,19 @@ def test_tokens_added_to_a_recorded_reply_change_nothing(place: int, name: str) 
     assert after is None or after == pytest.approx(before, abs=1e-6)
 
 
+ITEMS = [item(*one) for one in SAID]
+BARE = [{"text": one["token"], "logprob": one["logprob"]} for one in ITEMS]
+
+
 @each("cut", [True, False])
-@each("name", ["chat", "watsonx.ai", "AI21", "llama.rn"])
-def test_an_answer_that_the_token_limit_ended_is_called_cut_off(name: str, cut: bool) -> None:
-    items = [item(*one) for one in SAID]
-    bare = [{"text": one["token"], "logprob": one["logprob"]} for one in items]
-    wrapped = [{"generatedToken": one} for one in items]
-    ai21 = {
-        "data": {"text": "Oslo", "tokens": wrapped},
-        "finishReason": {"reason": "length" if cut else "endoftext"},
-    }
-    replies: dict[str, Any] = {
-        "chat": chat_reply("Oslo", items, finish_reason="max_completion_tokens" if cut else "stop"),
-        "watsonx.ai": {
-            "results": [
-                {
-                    "generated_text": "Oslo",
-                    "generated_tokens": bare,
-                    "stop_reason": "max_tokens" if cut else "eos_token",
-                }
-            ]
-        },
-        "AI21": {"completions": [ai21]},
-        "llama.rn": {"text": "Oslo", "completion_probabilities": items, "stopped_limit": cut, "stopped_eos": not cut},
-    }
-    [found] = score_reply(replies[name])
-    assert found.truncated is cut and "reply" not in [flag.code for flag in found.flags]
+def test_the_end_of_an_answer_is_found_wherever_it_stands(cut: bool) -> None:
+    watsonx = {"generated_text": "Oslo", "generated_tokens": BARE, "stop_reason": "max_tokens" if cut else "eos_token"}
+    text = {"text": "Oslo", "tokens": [{"generatedToken": one} for one in ITEMS]}
+    ai21 = {"data": text, "finishReason": {"reason": "length" if cut else "endoftext"}}
+    llama_rn = {"text": "Oslo", "completion_probabilities": ITEMS, "stopped_limit": cut, "stopped_eos": not cut}
+    for reply in ({"results": [watsonx]}, {"completions": [ai21], "finish_reason": "error"}, llama_rn):
+        [found] = score_reply(reply)
+        assert found.truncated is cut and "reply" not in [flag.code for flag in found.flags]
 
 
 # --- a beginning that the model was given

@@ -42,21 +42,26 @@ def test_an_engine_is_named_by_what_only_it_has(
 
 @each("field", ["finish_reason", "stop_reason"])
 @each(
-    ("said", "flagged", "reason"),
+    ("said", "reason", "truncated"),
     [
-        ("stop", False, "stop"),
-        ("max_tokens", False, "max_tokens"),
-        ("stopstop", False, "stop"),
-        ("lengthlengthlength", False, "length"),
-        ("content_filter", True, "content_filter"),
-        ("content_filtercontent_filter", True, "content_filter"),
+        ("stop", "stop", False),
+        ("stopstop", "stop", False),
+        ("end_of_text", "end_of_text", False),
+        ("max_tokens", "max_tokens", True),
+        ("max_completion_tokens", "max_completion_tokens", True),
+        ("model_context_window_exceeded", "model_context_window_exceeded", True),
+        ("token_limit", "token_limit", True),
+        ("lengthlengthlength", "length", True),
+        ("content_filter", "content_filter", False),
+        ("content_filtercontent_filter", "content_filter", False),
     ],
 )
-def test_ends_in_other_words_are_what_they_mean(field: str, said: str, flagged: bool, reason: str) -> None:
+def test_ends_in_other_words_are_what_they_mean(field: str, said: str, reason: str, truncated: bool) -> None:
     [choice] = read_reply(reply({field: said})).choices
     assert choice.finish_reason == reason
     [found] = score_reply(reply({field: said}))
-    assert any("cut off" in flag.message for flag in found.flags) == flagged
+    assert any("cut off" in flag.message for flag in found.flags) == (reason == "content_filter")
+    assert found.truncated == truncated
     assert found.log_confidence == pytest.approx(math.log(0.8))
 
 

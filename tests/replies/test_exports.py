@@ -33,6 +33,7 @@ RECORDS = [
     }
     for i, bare in enumerate(BARE)
 ]
+TOKENS, LOGS = ["Os", "lo"], [bare["logprob"] for bare in BARE]
 NUMBER = math.log(0.72)
 REPLY = chat_reply("Oslo", ITEMS)
 OTHER = chat_reply("Bergen", [item("Ber", 0.5), item("gen", 0.9)])
@@ -43,6 +44,18 @@ MESSAGE = {
     "response_metadata": {"logprobs": {"content": ITEMS}, "finish_reason": "stop"},
 }
 HUMAN = {"content": "Capital of Norway?", "type": "human", "response_metadata": {}}
+
+
+def completion(**logprobs: Any) -> dict[str, Any]:
+    """A completion with these lists."""
+    return {"choices": [{"text": "Oslo", "logprobs": logprobs}]}
+
+
+def har(**content: str) -> dict[str, Any]:
+    """A browser's log of one response."""
+    return {"log": {"entries": [{"response": {"content": content}}]}}
+
+
 ENDS: dict[str, dict[str, Any]] = {
     "output_text.done": {"text": "Oslo", "logprobs": ITEMS},
     "content_part.done": {"part": {"text": "Oslo", "logprobs": ITEMS}},
@@ -62,8 +75,8 @@ EXPORTS: dict[str, Any] = {
     "Haystack": {"role": "assistant", "content": [{"text": "Oslo"}], "meta": {"logprobs": {"content": ITEMS}}},
     "HELM": {"completions": [{"text": "Oslo", "logprob": NUMBER, "tokens": BARE}], "cached": False},
     "blocks": {"content": [{"type": "text", "text": "Oslo", "logprobs": ITEMS}], "response_metadata": {"id": "r"}},
-    "HAR": {"log": {"entries": [{"response": {"content": {"text": json.dumps(REPLY)}}}]}},
-    "HAR of a stream": {"log": {"entries": [{"response": {"content": {"text": streamed(REPLY)}}}]}},
+    "HAR": har(text=json.dumps(REPLY)),
+    "HAR of a stream": har(text=streamed(REPLY)),
     "Vertex": {"request": ASKED, "response": {"choices": REPLY["choices"]}, "status": ""},
     "encoded twice": json.dumps(json.dumps(REPLY)),
     "lm-eval": {"doc": {"q": "?", "choices": ["Oslo", "Rome"]}, "resps": [[REPLY]]},
@@ -71,25 +84,13 @@ EXPORTS: dict[str, Any] = {
     "MLflow": {
         "attributes": {"mlflow.spanInputs": json.dumps(ASKED), "mlflow.spanOutputs": json.dumps(REPLY)},
     },
-    "OCI": {
-        "choices": [
-            {
-                "text": "Oslo",
-                "logprobs": {
-                    "tokens": ["Os", "lo"],
-                    "tokenLogprobs": [bare["logprob"] for bare in BARE],
-                    "topLogprobs": [{"Os": math.log(0.8)}, {"lo": math.log(0.9)}],
-                },
-            }
-        ]
-    },
+    "OCI": completion(tokens=TOKENS, tokenLogprobs=LOGS, topLogprobs=[{"Os": LOGS[0]}, {"lo": LOGS[1]}]),
+    "OCI without best tokens": completion(tokens=TOKENS, tokenLogprobs=LOGS, topLogprobs=[]),
     "llm, issue 284": {
         "content": "Oslo",
         "logprobs": [{"text": b["text"], "top_logprobs": [{b["text"]: b["logprob"], "x": -9.0}]} for b in BARE],
     },
-    "DSPy, pull request 999": [
-        {"text": "Oslo", "logprobs": {"tokens": ["Os", "lo"], "token_logprobs": [b["logprob"] for b in BARE]}}
-    ],
+    "DSPy, pull request 999": [{"text": "Oslo", "logprobs": {"tokens": TOKENS, "token_logprobs": LOGS}}],
     "vLLM's RequestOutput": {
         "prompt": "Capital of Norway?",
         "outputs": [{"index": 0, "text": "Oslo", "token_ids": [5, 6], "logprobs": RECORDS, "finish_reason": "stop"}],
@@ -148,32 +149,13 @@ EXPORTS: dict[str, Any] = {
     "columns beside an answer": {
         "question": "Capital of Norway?",
         "answer": "Oslo",
-        "tokens": ["Os", "lo"],
-        "logprobs": [b["logprob"] for b in BARE],
+        "tokens": TOKENS,
+        "logprobs": LOGS,
     },
-    "lists of items in those of completions": {
-        "choices": [
-            {
-                "text": "Oslo",
-                "logprobs": {
-                    "tokens": ["Os", "lo"],
-                    "token_logprobs": [b["logprob"] for b in BARE],
-                    "top_logprobs": [[{"token": b["text"], "logprob": b["logprob"]}] for b in BARE],
-                },
-            }
-        ]
-    },
-    "HAR in base64": {
-        "log": {
-            "entries": [
-                {
-                    "response": {
-                        "content": {"encoding": "base64", "text": b64encode(json.dumps(REPLY).encode()).decode()}
-                    }
-                }
-            ]
-        }
-    },
+    "lists of items in those of completions": completion(
+        tokens=TOKENS, token_logprobs=LOGS, top_logprobs=[[{"token": b["text"], "logprob": b["logprob"]}] for b in BARE]
+    ),
+    "HAR in base64": har(encoding="base64", text=b64encode(json.dumps(REPLY).encode()).decode()),
     "notebook": {
         "nbformat": 4,
         "cells": [{"outputs": [{"text": [f"{line}\n" for line in json.dumps(REPLY, indent=1).splitlines()]}]}],
@@ -204,18 +186,6 @@ EXPORTS: dict[str, Any] = {
                 }
             ]
         }
-    },
-    "no best tokens": {
-        "choices": [
-            {
-                "text": "Oslo",
-                "logprobs": {
-                    "tokens": ["Os", "lo"],
-                    "tokenLogprobs": [b["logprob"] for b in BARE],
-                    "topLogprobs": [],
-                },
-            }
-        ]
     },
     "numbers in camel case": {
         "response": "Oslo",

@@ -194,6 +194,8 @@ def test_answers_of_another_group_than_the_calibrators_are_flagged(tmp_path: Pat
             by_path = {field["path"]: field for field in fields}
             assert [by_path[path]["decision"] for path in ("/paid", "/total")] == ["accept", "check"]
             assert [said in by_path[path]["note"] for path in ("/paid", "/total")] == [own == "en"] * 2
+    refusing = annotator("m", CalibratorInUse(put(tmp_path / "other", model="another", **origin)), SCHEMA)
+    assert refusing is not None and {part["decision"] for part in refusing(answer, {})["parts"]} == {"check"}
 
 
 def test_a_model_extracts_and_a_second_run_changes_nothing(folder: Path) -> None:

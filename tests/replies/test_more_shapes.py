@@ -87,14 +87,6 @@ SHAPES: dict[str, tuple[str, Any, float]] = {
         -0.2,
     ),
     "transcription": ("openai-transcription", {"text": "Oslo", "logprobs": [entry("Oslo", -0.2)]}, -0.2),
-    "transcription, streamed": (
-        "openai-transcription",
-        events(
-            {"type": "transcript.text.delta", "delta": "Oslo", "logprobs": [entry("Oslo", -0.2)]},
-            {"type": "transcript.text.done", "text": "Oslo", "logprobs": [entry("Oslo", -0.2)]},
-        ),
-        -0.2,
-    ),
     "older llama.cpp": (
         "llama-cpp",
         {

@@ -267,14 +267,6 @@ class TestResponses:
         stream = [{"type": "response.incomplete", "response": whole}]
         assert read_reply(whole).choices[0].finish_reason == read_reply(stream).choices[0].finish_reason == end
 
-    def test_events_that_only_go_on_are_those_of_its_one_choice(self) -> None:
-        deltas = [
-            {"type": "response.output_text.delta", "delta": text, "logprobs": [item(text, top_logprobs=[item(text)])]}
-            for text in ("Os", "lo", " is")
-        ]
-        parsed_reply = read_reply(events(*deltas, {"type": "response.completed", "response": {"status": "completed"}}))
-        assert said(parsed_reply) == [("answer", "Oslo is", ["Os", "lo", " is"])]
-
     def test_a_list_of_typed_items_is_one_by_itself(self) -> None:
         first, [second] = {"type": "reasoning", "summary": []}, RESPONSE["output"]
         assert read_reply({"output": [first, second]}).format == "openai-responses"
@@ -520,13 +512,6 @@ def test_a_list_of_replies_of_llama_cpp_is_one_of_answers() -> None:
     assert said(joined) == [("answer", "Oslo", ["Os", "lo"])]
 
 
-def test_chunks_of_llama_cpp_without_an_index_are_those_of_one_answer() -> None:
-    listed = {text: [item(text, top_logprobs=[item(text)])] for text in ("Os", "lo", " is")}
-    chunks = [llama(text, stop=False, completion_probabilities=items) for text, items in listed.items()]
-    chunks.append({"content": "", "stop": True})
-    assert said(read_reply(events(*chunks))) == [("answer", "Oslo is", ["Os", "lo", " is"])]
-
-
 def test_content_in_parts_is_joined() -> None:
     parts = ["Os", {"type": "text", "text": "lo"}, {"type": "image", "text": None}]
     assert said(read_reply(chat({"content": parts}, {"content": [item("Oslo")]}))) == [("answer", "Oslo", ["Oslo"])]
@@ -579,7 +564,8 @@ def test_what_the_numbers_are_is_known_of_some_engines(format: str, reply: dict[
 )
 def test_numbers_of_sglang_follow_the_temperature_that_is_known(told: dict[str, Any], distribution: str) -> None:
     reply = {"text": "Oslo", "meta_info": {"id": "1", "output_token_logprobs": [[-0.2, 1, "Oslo"]]}}
-    assert read_reply(reply, **told).distribution == read_reply([reply, reply], **told).distribution == distribution
+    for given, format in ((reply, None), (reply, "sglang"), ([reply, reply], None)):
+        assert read_reply(given, format, **told).distribution == distribution
     stream = ReplyStream("sglang", **told)
     stream.feed(reply)
     assert stream.finish().distribution == stream.choice(0)[1] == distribution

@@ -147,18 +147,3 @@ def test_replies_of_two_formats_in_one_value_are_refused() -> None:
     gemini = {"content": {"parts": [{"text": "Oslo"}]}, "logprobsResult": {"chosenCandidates": candidates}}
     with pytest.raises(SemtokenError, match="replies of several formats"):
         score_reply({"runs": [{"output": WHOLE}, {"output": {"candidates": [gemini]}}]})
-
-
-@each(
-    ("known", "distribution"),
-    [
-        ({}, "processed"),
-        ({"temperature": 0.5}, "processed"),
-        ({"temperature": 0}, "raw"),
-        ({"request": {"sampling_params": {"temperature": 1}}}, "raw"),
-    ],
-)
-def test_the_temperature_says_what_the_numbers_of_sglang_are(known: dict[str, Any], distribution: str) -> None:
-    reply = {"text": "Oslo", "meta_info": {"id": "1", "output_token_logprobs": [[-0.5, 5, "Oslo"]]}}
-    for format in (None, "sglang"):
-        assert read_reply(reply, format, **known).distribution == distribution
