@@ -89,6 +89,10 @@ def test_the_shards_of_an_index(tmp_path: Path) -> None:
     np.testing.assert_allclose(token_table(tmp_path, "input"), expected(model, "input"), atol=1e-6)
     with pytest.raises(ModelError, match="incomplete: its index names"):
         token_table(tmp_path)
+    other = tiny.llama(200, seed=1)
+    other.save_pretrained(tmp_path)  # in one file, and the index stays
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    np.testing.assert_allclose(token_table(tmp_path), expected(other, "concatenated"), atol=1e-6)
 
 
 def test_tied_embeddings(tmp_path: Path) -> None:
@@ -295,6 +299,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     file.write_bytes(b"junk")
     with pytest.raises(ModelError, match="damaged or incomplete"):
         token_table(tmp_path)
+    file.unlink()
     for content in ("{", "[" * 100_000, "[]", "{}", '{"weight_map": {"lm_head.weight": 5}}'):
         (tmp_path / "model.safetensors.index.json").write_text(content)
         with pytest.raises(ModelError, match=r"index.json is damaged"):

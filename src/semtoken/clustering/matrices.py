@@ -184,19 +184,16 @@ class Checkpoint:
         return (read[source] if source else None, read[head] if head else None)
 
     def _where(self) -> dict[str, str]:
-        """Tensor name -> file."""
-        index = self.file("model.safetensors.index.json")
-        if index is not None:
-            try:
-                return msgspec.json.decode(read_bounded(index, MOST_OF_INDEX), type=_Index).weight_map
-            except InvalidInputError as error:
-                raise ModelError(str(error)) from error
-            except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise ModelError(f"{index} is damaged: {error}. Download the checkpoint again.") from error
+        """Tensor name -> file. One file goes before the shards of an index, as in transformers, which leaves the index
+        of a former save beside it.
+        """
         names = ["model.safetensors"]
-        if self.folder is not None and not (self.folder / names[0]).is_file():
-            # Some repositories name their file otherwise, and adapters lie beside it.
-            names = sorted(path.name for path in self.folder.glob("*.safetensors") if "adapter" not in path.name)
+        if self.file(names[0]) is None:
+            if (index := self.file("model.safetensors.index.json")) is not None:
+                return _shards(index)
+            if self.folder is not None:
+                # Some repositories name their file otherwise, and adapters lie beside it.
+                names = sorted(path.name for path in self.folder.glob("*.safetensors") if "adapter" not in path.name)
         files = [(name, path) for name in names if (path := self.file(name)) is not None]
         if not files:
             raise ModelError(self._no_weights())
@@ -274,6 +271,16 @@ class Checkpoint:
         if len(stored.shape) != 2 or 0 in stored.shape:
             raise ModelError(f"{tensor} has the shape {stored.shape}; an embedding matrix has rows and columns.")
         return stored.mapped()
+
+
+def _shards(index: Path) -> dict[str, str]:
+    """Tensor name -> file, by the index of a checkpoint in several files."""
+    try:
+        return msgspec.json.decode(read_bounded(index, MOST_OF_INDEX), type=_Index).weight_map
+    except InvalidInputError as error:
+        raise ModelError(str(error)) from error
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ModelError(f"{index} is damaged: {error}. Download the checkpoint again.") from error
 
 
 def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:
