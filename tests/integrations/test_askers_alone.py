@@ -76,7 +76,10 @@ def test_llm_logs_the_score_of_an_answer(llm: ModuleType, almanac: ScoredModel) 
         return almanac
 
     def said(system: str, question: str, **given: Any) -> tuple[str, Any]:
-        prompt = Fields(prompt=question, system=system, options=Fields(**vars(llm.SemtokenModel.Options) | given))
+        messages = [Fields(role="system"), Fields(role="user")]
+        prompt = Fields(
+            prompt=question, system=system, messages=messages, options=Fields(**vars(llm.SemtokenModel.Options) | given)
+        )
         response = Fields()
         with patch.object(ScoredModel, "from_pretrained", load), patch.object(llm, "quiet_libraries"):
             [text] = model.execute(prompt, False, response, None)
@@ -96,7 +99,7 @@ def test_llm_logs_the_score_of_an_answer(llm: ModuleType, almanac: ScoredModel) 
     assert short["confidence"] == pytest.approx(expected.confidence, abs=CLOSE) and len(short["tokens"]) == 1
     assert loaded == [("almanac", {"preset": "default", "equality": one}) for one in (None, "exact")]
     with pytest.raises(InvalidInputError, match="leave out -c"):
-        list(model.execute(None, False, None, Fields(responses=[1])))
+        list(model.execute(Fields(messages=[Fields(role="assistant")]), False, None, None))
 
 
 class Tools:

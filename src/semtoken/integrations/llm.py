@@ -53,7 +53,8 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
 
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
         """Answer a prompt, and log the score with the answer."""
-        if conversation is not None and conversation.responses:
+        # Of a conversation that `-c` goes on with, llm has the messages only.
+        if any(message.role not in ("system", "user") for message in prompt.messages):
             raise InvalidInputError("semtoken answers single questions in llm; leave out -c.")
         from semtoken.models.prompts import how_to_ask
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from llm.cli import cli
 
 from semtoken import ScoredModel
+from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import Question
 
 
@@ -41,6 +42,8 @@ def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
     assert block["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
     shown = runner.invoke(cli, ["semtoken"])
     assert shown.output.startswith(f"{answer.text.strip()}\nconfidence {1 - answer.sequence_uncertainty:.2f}: ")
+    more = runner.invoke(cli, ["-c", "And of Peru?"])
+    assert more.exit_code == 1 and "leave out -c" in more.output
     kept = {name: logged[name] for name in ("model", "prompt", "response", "response_json")}
     record("llm", {"question": questions[0].id, "version": version("llm"), "logged": kept, "shown": shown.output})
 
@@ -52,3 +55,7 @@ def test_in_python(stc: ScoredModel, questions: list[Question]) -> None:
     assert response.response_json["semtoken"]["sequence_uncertainty"] == pytest.approx(
         answer.sequence_uncertainty, abs=1e-5
     )
+    conversation = llm.get_model("semtoken/almanac").conversation()
+    conversation.prompt(questions[1].question).text()
+    with pytest.raises(InvalidInputError, match="single questions"):
+        conversation.prompt("And of Peru?").text()
