@@ -223,3 +223,11 @@ def test_with_few_right_answers_there_is_no_verdict_and_a_warning() -> None:
         notes = comparison(found, "AUROC").note + beside.note
         assert notes.count(f"Beware: fewer than 30 right or wrong answers in Qwen2.5-7B on NQ ({right})") == 2
         assert ("too few answers" in set(found.tests.verdict)) is not verdict
+
+
+@pytest.mark.parametrize("right", [29, 30])
+def test_a_warning_ends_where_thirty_answers_are_right(right: int) -> None:
+    correct = (np.arange(120) < right).astype(float)
+    found = measured(cell(methods=NAMES, judgments={"exact": correct}))
+    assert ("Beware" in comparison(found, "AUROC").note) is (right == 29)
+    assert any("Beware" in line for line in main_result(found)) is (right == 29)

@@ -25,6 +25,7 @@ from semtoken.bench.report.probabilities import (
     probabilities_of,
     probability_table,
     ranks,
+    risk_table,
     too_few,
 )
 from semtoken.bench.report.probability_plots import reliability_panels
@@ -108,6 +109,9 @@ def test_risk_at_a_coverage_counts_the_surest_and_their_ties() -> None:
     assert (stc.answers, stc.correct) == (9, 5)
     assert stc.risk_at_20 == pytest.approx(1 / 4)  # three tied answers enter together
     assert stc.risk_at_50 == pytest.approx(1 / 5)
+    shown = risk_table(found)
+    assert shown.header[-3:] == ("at 20% coverage", "at 50% coverage", "at 80% coverage")
+    assert [entry.text for entry in shown.groups[0][1][0]][-3:-1] == ["25.0%", "20.0%"]
     assert stc.risk_at_80 == pytest.approx(4 / 9)  # seven of nine are fewer, and the undefined two share a place
     curve = found.curves["Qwen2.5-7B", "NQ", "stc"]
     assert (curve.risk[0], curve.risk[-1]) == (0, pytest.approx(4 / 9))

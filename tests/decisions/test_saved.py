@@ -171,6 +171,7 @@ def test_fit_audit_and_check_read_them(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "2 of 400 answers to typed questions" in done.output, done.output
     rows = read_lines(ranked)
     assert rows[0]["probability"] <= rows[1]["probability"] and rows[-1]["decision"] == "answer"
+    assert [row["rank"] for row in rows] == [*range(1, len(rows) + 1)]
 
 
 @pytest.mark.parametrize("name", sorted(REPLIES))

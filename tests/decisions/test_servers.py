@@ -134,6 +134,18 @@ def test_a_server_that_lists_five_tokens_is_asked_for_five() -> None:
     assert found["urgent"].probabilities == pytest.approx((0.75, 0.25)) and asked == [20, 5, 5]
 
 
+def test_a_server_that_lists_no_tokens_is_asked_twice() -> None:
+    asked: list[int] = []
+
+    async def answer(request: Request) -> JSONResponse:
+        asked.append((await request.json())["top_logprobs"])
+        return JSONResponse({"error": "`top_n_tokens` must be 0"}, 422)
+
+    with answering(answer, "/v1/chat/completions") as url, pytest.raises(BackendError, match="must be 0"):
+        asker_of_endpoint(f"{url}/v1/chat/completions", "m")("x", QUESTIONS, ReadingOptions())
+    assert asked == [20, 5]
+
+
 def test_openai_client_reads_what_sglang_answered() -> None:
     with (
         documented(SERVERS["SGLang"], []) as upstream,

@@ -24,6 +24,7 @@ from semtoken.decisions.tool_calls import (
     proposed_calls,
 )
 from semtoken.errors import InvalidInputError
+from tests.known import known
 from tests.rows import each
 
 MAY_RUN = Predicate("May this tool call run as it is?", name="may_run")
@@ -202,6 +203,9 @@ def test_what_else_sends_a_call_to_a_person(calibrator: DecisionCalibrator) -> N
     assert why(NO) == "the model says no"
     assert why(Answer(MAY_RUN, (0.55, 0.45))) == "the model is less sure than the guarantee needs"
     assert why(YES, least=1.0) == "/name is in doubt"
+    weakest = min(known(part.confidence) for part in call.parts)
+    assert why(YES, least=math.nextafter(weakest, 1.0)).endswith("is in doubt")
+    assert gate([call], [YES], calibrator, least=weakest)[0].runs
     other = Predicate("May this tool call run at all?", name="may_run")
     assert "knows no question with these words" in why(Answer(other, (0.97, 0.03)))
     with pytest.raises(InvalidInputError, match="is a predicate"):
