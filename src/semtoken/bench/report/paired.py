@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 from semtoken.bench.judges import tally
@@ -47,7 +48,7 @@ class PairedTests:
 
     def __init__(self, uncertainty: Mapping[str, FloatArray], correct: FloatArray, n_permutations: int) -> None:
         self._uncertainty, self._correct, self._n = uncertainty, correct, n_permutations
-        self._known: dict[tuple[str, ...], float] = {}
+        self._p = cache(self._tested)  # each test takes a thousand exchanges
         counts = tally(correct)
         self._enough = min(counts.correct, counts.incorrect) >= FEWEST
 
@@ -61,7 +62,7 @@ class PairedTests:
         if reference not in drawn:
             return {}
         differences = {
-            name: drawn[name].minus(drawn[reference], p_value=self._p(metric, name, reference))
+            name: drawn[name].minus(drawn[reference], p_value=self._p(metric, *sorted((name, reference))))
             for name in family
             if name != reference
         }
@@ -71,14 +72,10 @@ class PairedTests:
             for (name, d), p in zip(differences.items(), adjusted, strict=True)
         }
 
-    def _p(self, metric: str, first: str, second: str) -> float:
-        """P-value of the difference between two uncertainties, whichever comes first."""
-        # The test has two sides, so the order of the two changes nothing, and each test takes a thousand exchanges.
-        place = (metric, *sorted((first, second)))
-        if place not in self._known:
-            pair = self._uncertainty[first], self._uncertainty[second]
-            self._known[place] = permutation_test(metric, *pair, self._correct, n_permutations=self._n, seed=SEED)
-        return self._known[place]
+    def _tested(self, metric: str, first: str, second: str) -> float:
+        """P-value of the difference between two uncertainties; the test has two sides, so their order is the same."""
+        pair = self._uncertainty[first], self._uncertainty[second]
+        return permutation_test(metric, *pair, self._correct, n_permutations=self._n, seed=SEED)
 
     def _verdict(self, difference: Difference) -> Verdict:
         if not self._enough:
