@@ -18,8 +18,8 @@ def check_model(model: Any) -> None:
         raise ModelError(f"{name} is an encoder-decoder; semtoken scores decoder-only language models.")
     if not hasattr(model, "get_output_embeddings") or model.get_output_embeddings() is None:
         raise ModelError(
-            f"{name} has no output head (lm_head), so it gives no next-token distribution. "
-            "Load it with AutoModelForCausalLM."
+            f"{name} names no output head (get_output_embeddings), so its next-token distribution is not known. If it "
+            "is a language model without its head, load it with AutoModelForCausalLM."
         )
 
 

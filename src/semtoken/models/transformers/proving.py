@@ -207,8 +207,8 @@ class _Prover:
                 raise ModelError(f"{name} gives other numbers when it reads the same text again, so none can be right.")
             raise ModelError(
                 f"What {name} predicts after a token changes with the tokens that follow, so it gives no probability "
-                "for an answer that is written token by token. Load it as a decoder (is_decoder=True), and without "
-                "dynamic quantization."
+                "for an answer that is written token by token. Some such models can be loaded as a decoder "
+                "(is_decoder=True), or without dynamic quantization."
             )
 
     def _further(self) -> _ReadRows:
