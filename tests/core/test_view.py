@@ -168,6 +168,9 @@ SHOWN = {
     "nothing": answer(log_confidence=-math.inf),
 }
 
+IN_TABLES = {"a scale", "pieces, a gap, a neutral token", "a decision", "JSON", "nothing"}
+"""Answers whose tokens and parts are listed, too."""
+
 
 def views() -> Iterator[str]:
     """Each answer as a reader sees it in terminals, pages and notebooks."""
@@ -176,12 +179,13 @@ def views() -> Iterator[str]:
         others = [RARE if place % 2 else RIVALS for place in range(len(made.tokens))]
         kept = [replace(one, alternatives=of, value_ends=ends) for one, of in zip(made.tokens, others, strict=True)]
         one = replace(made, tokens=tuple(kept), signature=rules)
-        fields = one.parts("field", schema={"properties": {"b": {}}})
         yield from (f"# {name}", read_text(shaded_text(one)), summary_line(one), summary_line(one, hidden=True))
-        yield scores_line(one)
-        yield from map(read_table, (token_table(one), parts_table(one.parts("word")), parts_table(fields)))
-        pages: list[Any] = [one, Answers([one]), *one.parts("phrase")[:1], one.parts("word"), fields]
-        yield from map(read_html, [shaded_html(one), *(page._repr_html_() for page in pages)])
+        yield from (scores_line(one), read_html(shaded_html(one)), read_html(one._repr_html_()))
+        if name in IN_TABLES:
+            words, fields = one.parts("word"), one.parts("field", schema={"properties": {"b": {}}})
+            yield from map(read_table, (token_table(one), parts_table(words), parts_table(fields)))
+            pages: list[Any] = [Answers([one]), *one.parts("phrase")[:1], words, fields]
+            yield from (read_html(page._repr_html_()) for page in pages)
     yield read_text(legend())
 
 
