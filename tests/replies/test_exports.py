@@ -236,10 +236,12 @@ def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) 
 
 def test_an_error_beside_a_reply_is_said(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
-    lines = [{"error": error, "data": REPLY} for error in ({"message": "partial"}, None, False)]
+    errors = ({"message": "partial"}, None, False, "Expected output to contain 'Bergen'")  # the last one is promptfoo's
+    lines = [{"error": error, "data": REPLY} for error in errors]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = rank_replies([str(path)])
-    assert len(found.answers) == 2 and "partial" in found.refused[0].reason
+    assert len(found.answers) == 3 and "partial" in found.refused[0].reason
+    assert all(score_reply(line)[0].text == "Oslo" for line in lines[1:])
     with pytest.raises(SemtokenError, match="partial"):
         score_reply(lines[0])
 

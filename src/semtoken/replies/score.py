@@ -127,7 +127,8 @@ def _read_export(value: Any, temperature: float | None, asked: RawReply) -> Repl
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
     # Where no reply is found, reading the value itself says what is missing.
     found = replies_within(value) or [Found((), value[0] if isinstance(value, list) else value, None)]
-    if found[0].path and isinstance(value, Mapping):  # what holds a reply may report an error
+    # What holds a reply may report an error; a text is the word of a harness on the answer, such as a failed test.
+    if found[0].path and isinstance(value, Mapping) and not isinstance(value.get("error"), str):
         raise_error(value)
     if len(found) == 1:
         return read_found(found[0], temperature, asked)

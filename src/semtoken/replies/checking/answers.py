@@ -413,7 +413,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | 
 
 
 def _parsed(reply: SavedReply, settings: CheckSettings) -> Reply:
-    if reply.record.get("error"):  # what holds a reply may report one
+    if not isinstance(reply.record.get("error"), str | None):  # a text is a harness's word on the answer
         raise_error(reply.record)
     if reply.shape is not None and settings.format is None:
         return read_found(Found((), reply.reply, reply.shape), settings.temperature, reply.request or {})
