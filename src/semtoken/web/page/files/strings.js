@@ -1,11 +1,10 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-// Figures are written as Python writes them (semtoken.support.text), so that an answer has the same ones everywhere. A
-// number in the middle of two goes to the even digit, where toFixed takes the larger one.
+// Figures are written as semtoken.support.text writes them in Python, where what stands in the middle of two numbers goes to
+// the even digit; toFixed takes the larger one.
 function fixed(value, decimals) {
   const [whole, behind] = value.toFixed(decimals + 30).split(".");
   const below = decimals ? `${whole}.${behind.slice(0, decimals)}` : whole;
-  const inTheMiddle = /^50*$/.test(behind.slice(decimals));
-  return inTheMiddle && "02468".includes(below.at(-1)) ? below : value.toFixed(decimals);
+  return /[02468]$/.test(below) && /^50*$/.test(behind.slice(decimals)) ? below : value.toFixed(decimals);
 }
 export function number(value, decimals = 3) {
   const text = fixed(value, decimals);
@@ -14,11 +13,10 @@ export function number(value, decimals = 3) {
   return text;
 }
 const whole = (share) => fixed(100 * share, 0);
-// What a model gave a word.
-const percent = (p) => (p < 0.01 ? "under 1%" : p > 0.99 ? "over 99%" : `${whole(p)}%`);
-// A probability of being right.
 const probability = (p) => `${whole(p)}%`;
-// A confidence, as the server's sentences write it: no percent sign, which would make it a probability.
+// What a model gave a word.
+const percent = (p) => (p < 0.01 ? "under 1%" : p > 0.99 ? "over 99%" : probability(p));
+// A confidence: no percent sign, which would make it a probability.
 const digits = (p) => number(p, 2);
 const interval = (low, high) => (digits(low) === digits(high) ? "" : ` (${digits(low)} to ${digits(high)})`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
