@@ -58,6 +58,14 @@ def test_tokens_past_a_stop_string_do_not_count(past: int, told: str, in_chunks:
     assert named == (told == "by nobody" and past > 1)  # a blank may have been stripped
 
 
+@each("past", range(1, 4))
+def test_an_answer_that_its_stop_string_opens_is_empty_and_has_no_number(past: int) -> None:
+    """The tokens of the stop string are no answer, be they one or several."""
+    whole = chat_reply("", [item(*one) for one in SAID[:1] + PAST[1:past]], stop_reason="Os")
+    with pytest.raises(SemtokenError, match="answer is empty"):
+        score_reply(whole)
+
+
 @pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
 def test_a_token_that_ended_the_answer_counts_whatever_it_spells(field: str) -> None:
     whole = chat_reply("Oslo", [item(*one) for one in (*SAID, *PAST[:1])], **{field: 201})

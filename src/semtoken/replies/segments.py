@@ -406,7 +406,10 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     first = 0 if reasoning_range is None else reasoning_range[1]
     main = main_segment(texts)
     if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
-        return _without_answer(steps, text_of_pieces(pieces), main)
+        spelled = text_of_pieces(pieces)
+        if main == "answer" and any(spelled.lstrip().startswith(stop) for stop in raw.stops):
+            return Division({})  # the engine stopped before it had written anything
+        return _without_answer(steps, spelled, main)
     if main != "answer":
         return Division({"reasoning": steps[:first], main: steps[first:]})
     place = place_of_answer(pieces[first:], texts["answer"], raw.stops, called="tool_call" in texts)
