@@ -53,7 +53,7 @@ def test_only_the_very_same_clusters_are_replaced(semtoken: RunCommand, model: s
     made = ("cluster", "make", model, "-o", target)
     for _ in range(2):
         assert semtoken(*made, "-k", 50).exit_code == 0
-    assert_told(semtoken(*made, "-k", 60), f"{target} holds clusters of another model")
+    assert_told(semtoken(*made, "-k", 60), f"{target} holds clusters of another model", "|k:50|")
     assert_told(semtoken("cluster", "make", "almanac", "-o", target, "-k", 50), f"{target} holds clusters of another")
     own = vocabulary_of(model, None)
     respelled = replace(own, texts=("other", *own.texts[1:]))

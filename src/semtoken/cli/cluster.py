@@ -119,7 +119,8 @@ def _keep_others(targets: Mapping[ClusterSettings, Path | None], table: Embeddin
             raise InvalidInputError(f"{error} {INSTEAD}") from error
         if not is_made_from(config, settings, vocabulary, content_hash=table.content_hash):
             raise InvalidInputError(
-                f"{target} holds clusters of another model or tokenizer, or made in another way. {INSTEAD}"
+                f"{target} holds clusters of another model or tokenizer, or made in another way "
+                f"({config['signature']}). {INSTEAD}"
             )
 
 
