@@ -65,6 +65,7 @@ def test_each_request_is_answered_by_its_own_settings(harness: ModuleType, alman
         ({"max_gen_toks": 1}, 1),
         ({"max_new_tokens": 3}, 3),
         ({"max_gen_toks": 1, "max_new_tokens": 3}, 1),
+        ({"max_completion_tokens": 1, "max_tokens": 3}, 3),
         ({}, 2),
     ],
 )
@@ -78,10 +79,16 @@ def test_an_answer_is_as_long_as_its_task_says(
     assert harness.SemtokenLM(almanac).max_gen_toks == 256
 
 
-def test_sampling_is_what_the_task_asks_for(harness: ModuleType) -> None:
+def test_the_model_answers_with_all_that_the_task_sets(harness: ModuleType, almanac: ScoredModel) -> None:
     chosen = {"temperature": 0.7, "top_p": 0.9, "top_k": None}
-    assert harness._sampling({"do_sample": True, **chosen}) == {"do_sample": True, "temperature": 0.7, "top_p": 0.9}
-    assert harness._sampling(chosen) == harness._sampling({"do_sample": True, "temperature": 0.0}) == {}
+    assert harness._options({"do_sample": True, **chosen}) == {"do_sample": True, "temperature": 0.7, "top_p": 0.9}
+    assert harness._options(chosen) == harness._options({"do_sample": True, "temperature": 0.0}) == {}
+    [plain] = almanac.generate(PROMPTS[:1], 24)
+    settings = {"until": ["\n"], "max_gen_toks": 24, "suppress_tokens": plain.token_ids[:1]}
+    model = harness.SemtokenLM(almanac)
+    model.generate_until([SimpleNamespace(args=(PROMPTS[0], settings))])
+    [answer] = model.scored.values()
+    assert answer.token_ids[0] != plain.token_ids[0]
 
 
 def test_log_likelihoods_are_those_of_the_scored_text(harness: ModuleType, almanac: ScoredModel) -> None:

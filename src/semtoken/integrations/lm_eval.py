@@ -128,11 +128,11 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
 
             self.stc.generate(
                 contexts,
-                int(settings.get("max_gen_toks") or settings.get("max_new_tokens") or self.max_gen_toks),
+                int(next((settings[name] for name in _LENGTHS if settings.get(name)), self.max_gen_toks)),
                 batch_size=self.batch_size,
                 stop_strings=stops,
                 on_result=keep,
-                **_sampling(settings),
+                **_options(settings),
             )
         return [answers[number] for number in range(len(requests))]
 
@@ -276,6 +276,10 @@ def _key(sample: Mapping[str, Any]) -> tuple[str, str]:
 
 # --- settings of tasks -------------------------------------------------------------------------------------------
 
+_LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""The harness's names of the most tokens of an answer; the first one that a task gives counts."""
+_SAMPLING = ("do_sample", "temperature", "top_p", "top_k")
+
 
 def _groups(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], list[int]]]:
     """Requests that are generated in the same way, together, with their numbers."""
@@ -298,9 +302,12 @@ def _cut(text: str, stops: Sequence[str]) -> str:
     return text
 
 
-def _sampling(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of generation: greedy unless the task samples."""
+def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of generation: greedy unless the task samples. Whatever else it sets is for transformers'
+    `generate`, as in the harness's own model.
+    """
+    read = {"until", *_LENGTHS, *_SAMPLING}
+    more = {name: value for name, value in settings.items() if name not in read and value is not None}
     if not settings.get("do_sample") or not settings.get("temperature"):
-        return {}
-    names = ("temperature", "top_p", "top_k")
-    return {"do_sample": True, **{name: settings[name] for name in names if settings.get(name) is not None}}
+        return more
+    return more | {name: settings[name] for name in _SAMPLING if settings.get(name) is not None}
