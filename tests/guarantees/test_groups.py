@@ -96,6 +96,8 @@ def test_the_calibrator_of_a_group_knows_the_answers_of_others() -> None:
         "9 answers are left out: they are of other groups (language x0, language x1, language x2 and 6 more) than the "
         "calibrator's (language de). Use the calibrators of those groups."
     ) in audit_answers(fitted[0].calibrator, many).remarks()
+    unknown = audit_answers(fitted[0].calibrator, [*german, *records(5, seed=3)])
+    assert unknown.n_labeled == 65 and not unknown.other_groups, "nobody says of which group these are"
     answer, applied = response(-0.1), CalibratorInUse(fitted[0].calibrator)
     flags = {value: applied.block(answer, {"language": value})[ELSEWHERE] for value in ("de", "en", None)}
     assert len(flags["en"]) == len(flags["de"]) + 1 and flags["de"] == flags[None] == applied.block(answer)[ELSEWHERE]
@@ -139,7 +141,7 @@ def test_a_group_is_known_in_every_kind_of_file(tmp_path: Path) -> None:
         *((value, "") for value in (None, math.nan, np.float32("nan"), pd.NA, pd.NaT, "", " ")),
         *((value, "true") for value in (True, np.True_, "true", "TRUE", " True ")),
         *((value, "0") for value in (0, 0.0, np.int8(0), "0.0")),
-        *((value, value) for value in ("nan", "None", "1.10", "v1.0", "01.00", "ü")),
+        *((value, value) for value in ("nan", "None", "1.10", "1.1.0", "v1.0", "01.00", "ü")),
         (["a", 1], '["a", 1]'),
         (math.inf, "inf"),
         (date(2026, 12, 1), "2026-12-01"),

@@ -10,6 +10,8 @@ import pytest
 
 import semtoken as st
 from semtoken.choices import Guarantee
+from semtoken.guarantees import Fingerprint
+from semtoken.guarantees.group_names import Group
 from semtoken.guarantees.labels import labeled
 from semtoken.guarantees.measures import Bin, Interval, Report
 from semtoken.guarantees.report_page import reliability_plot, risk_coverage_plot, write_report
@@ -59,7 +61,7 @@ def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
     for guarantee, of in others:  # accepted and wrong ones of all, and of the wrong ones
         other = replace(threshold, guarantee=guarantee, min_log_score=None)
         coverage, risk = risk_coverage_plot(ANSWERS, other).axes[0].lines[2].get_data()
-        assert np.allclose(np.asarray(risk)[50:] * np.asarray(coverage)[50:], 0.2 * of) and np.max(risk) <= 1
+        assert np.allclose(risk, np.minimum(1, 0.2 * of / np.asarray(coverage)))
     [right] = risk_coverage_plot(labeled([-0.1, -0.2], [1, 1]), None).axes
     assert right.get_ylim() == pytest.approx((0, 0.05))
     [some] = risk_coverage_plot(labeled(-np.arange(1, 26) / 10, [1] * 24 + [0]), None).axes
@@ -72,7 +74,8 @@ def test_risk_is_plotted_with_the_guarantee_and_where_the_threshold_stands(
 def test_the_page_says_the_figures(cross_validated: bool, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 60)
-    calibrator = st.Calibrator.fit(scores, np.repeat([1, 0], [45, 15]))
+    group = Fingerprint(task=Group("kind", "a&b"))
+    calibrator = st.Calibrator.fit(scores, np.repeat([1, 0], [45, 15]), fingerprint=group)
     place = tmp_path / "report.html"
     write_report(place, calibrator, replace(REPORT, cross_validated=cross_validated), ANSWERS, "<more> labels")
     page = place.read_text()
@@ -80,4 +83,5 @@ def test_the_page_says_the_figures(cross_validated: bool, tmp_path: Path) -> Non
     assert "0.200 [0.100, 0.300]" in page and "-0.050 [-0.100, +0.010]" in page and "-0.070 [-0.200, +0.020]" in page
     assert "0.062" in page and "No guarantee was asked for." in page
     assert ("ten-fold cross-validation" in page) == cross_validated
+    assert "<h1>Calibration report: kind a&amp;b</h1>" in page and page.count("kind a&amp;b") == 3
     assert page.count("<svg") == 2
