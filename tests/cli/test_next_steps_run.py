@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInputError
-from semtoken.support.almanac import is_correct, load_questions
+from semtoken.support.almanac import Question, is_correct, load_questions
 from semtoken.support.checkpoints.sources import fetched_path
 from semtoken.web.page import static
 from tests import tiny
@@ -182,18 +183,23 @@ def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
     assert (folder / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def scored_questions(folder: Path) -> tuple[Sequence[Question], list[dict[str, Any]]]:
+    """Sixty questions with their answers in `asked.jsonl`, and their lines in `scored.jsonl`."""
+    asked = load_questions("dev")[:60]
+    lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
+    write_lines(folder / "asked.jsonl", lines)
+    run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
+    return asked, read_lines(folder / "scored.jsonl")
+
+
 @pytest.mark.slow
 def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder: Path) -> None:
     """Both commands that the page prints: under given labels, and where no calibrator is loaded."""
-    asked = load_questions("dev")[:60]
-    lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
-    (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
-    run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
-    scored = read_lines(folder / "scored.jsonl")
+    asked, scored = scored_questions(folder)
     saved = [
         one | {"correct": is_correct(one["response"], question)} for one, question in zip(scored, asked, strict=True)
     ]
-    (folder / "labeled.jsonl").write_text("\n".join(json.dumps(one) for one in saved) + "\n", encoding="utf-8")
+    write_lines(folder / "labeled.jsonl", saved)
     run(folder, *on_the_page("labelsNext"))
     run(folder, *filled(on_the_page("noCalibrator"), DIR="another"))
     for name in ("calibrator", "another"):
@@ -243,10 +249,7 @@ def test_replies_without_log_probabilities_lead_to_the_doctor(folder: Path) -> N
 
 @pytest.mark.slow
 def test_a_calibrator_is_used_as_calibrate_says(folder: Path) -> None:
-    asked = load_questions("dev")[:60]
-    lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
-    (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
-    run(folder, "score", "asked.jsonl", "-o", "scored.jsonl")
+    scored_questions(folder)
     used = run(folder, "calibrate", "scored.jsonl", "-o", "my calibrator", "--alpha", "0.3")
     given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
     run(folder, "score", "asked.jsonl", "-o", "a.jsonl", *given)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,6 @@ from semtoken.bench.score_file.output import lines_beside
 from semtoken.cli.model import ModelOptions
 from semtoken.cli.settings import Settings
 from semtoken.models.prompts import PROMPTS
-from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told
 from tests.json_lines import read_lines, write_lines
 
@@ -32,6 +33,15 @@ SHORT = ("--max-tokens", 4, "--model.batch-size", 4)
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "in.jsonl", RECORDS)
+
+
+@pytest.fixture
+def fields(source: Path) -> tuple[object, ...]:
+    """The command that scores the field of one answer."""
+    write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])
+    schema = source.with_name("schema.json")
+    schema.write_text('{"type": "object", "properties": {"city": {"type": "string"}}}')
+    return "score", source, "--schema", schema
 
 
 def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, stc: ScoredModel) -> None:
@@ -63,13 +73,8 @@ def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, m
     assert line["log_confidence"] == pytest.approx(expected.log_confidence, abs=1e-5)
 
 
-def test_messages_go_through_the_chat_template(
-    semtoken: RunCommand, source: Path, clusters: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "chat"
-    tokenizer = tiny.byte_level_bpe()
-    tiny.llama(len(tokenizer)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def test_messages_go_through_the_chat_template(semtoken: RunCommand, source: Path, model: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "chat")
     copy = AutoTokenizer.from_pretrained(folder)
     copy.chat_template = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}<|assistant|>"
     copy.save_pretrained(folder)
@@ -132,7 +137,7 @@ def test_the_reason_of_a_line_ends_in_one_period(semtoken: RunCommand, source: P
     """A reason that is a sentence already got a second one."""
     write_lines(source, [RECORDS[0], {"prompt": "a " * 1000}])
     said = semtoken("score", source, "--model", model, *SHORT).stderr
-    assert "Line 2: the prompt has " in said and said.endswith(" at most.\n")
+    assert "Line 2: the prompt has " in said and re.search(r"\w\.\n\Z", said)
 
 
 def test_an_argument_too_many_is_named(semtoken: RunCommand) -> None:
@@ -140,29 +145,32 @@ def test_an_argument_too_many_is_named(semtoken: RunCommand) -> None:
     assert result.exit_code == 2 and "Too many arguments: 'Paris'. See `semtoken cluster show --help`" in result.stderr
 
 
-class TestErrors:
-    def test_a_line_that_is_not_json(self, semtoken: RunCommand, source: Path) -> None:
-        write_lines(source, [*RECORDS[:2], '{"prompt": \n'])
-        assert_told(semtoken("score", source, "--strict"), "Line 3", "in.jsonl", "not JSON", "--strict")
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ([*RECORDS[:2], '{"prompt": \n'], ("Line 3", "in.jsonl", "not JSON", "--strict")),
+        ([{"prompt": ""}], ("Line 1", "prompt is empty")),
+        ([*RECORDS[:4], {"prompt": "x", "response": [3, 999_999]}], ("Line 5", "999999", "out of range")),
+    ],
+    ids=["not JSON", "an empty prompt", "an id out of range"],
+)
+def test_a_strict_command_ends_at_a_line_that_cannot_be_scored(
+    semtoken: RunCommand, source: Path, model: str, records: list[Any], words: tuple[str, ...]
+) -> None:
+    write_lines(source, records)
+    assert_told(semtoken("score", source, "--model", model, "--strict", *SHORT), *words)
+    output = source.with_name("in.scored.jsonl")
+    assert (len(read_lines(output)) if output.exists() else 0) == (4 if "Line 5" in words else 0)
 
-    def test_an_empty_prompt(self, semtoken: RunCommand, source: Path) -> None:
-        write_lines(source, [{"prompt": ""}])
-        assert_told(semtoken("score", source, "--strict"), "Line 1", "prompt is empty")
 
-    def test_an_unwritable_output_is_found_before_the_model_loads(self, semtoken: RunCommand, source: Path) -> None:
-        result = semtoken("score", source, "-o", source.with_name("no") / "out.jsonl", "--model", "./no/model")
-        assert_told(result, "cannot be written", "does not exist")
-
-    def test_a_missing_input(self, semtoken: RunCommand, tmp_path: Path) -> None:
-        result = semtoken("score", tmp_path / "none.jsonl")
-        assert result.exit_code == 1
-        assert "There is no file" in result.output and "none.jsonl" in result.output
-
-    def test_ids_out_of_range(self, semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
-        write_lines(source, [*RECORDS[:4], {"prompt": "x", "response": [3, 999_999]}])
-        result = semtoken("score", source, "--model", model, "--strict", *SHORT)
-        assert_told(result, "Line 5", "999999", "out of range")
-        assert len(read_lines(source.with_name("in.scored.jsonl"))) == 4
+def test_an_output_and_an_input_that_are_not_there_are_found_before_the_model_loads(
+    semtoken: RunCommand, source: Path
+) -> None:
+    result = semtoken("score", source, "-o", source.with_name("no") / "out.jsonl", "--model", "./no/model")
+    assert_told(result, "cannot be written", "does not exist")
+    assert_told(
+        semtoken("score", source.with_name("none.jsonl"), "--model", "./no/model"), "There is no file", "none.jsonl"
+    )
 
 
 CHILD = "from semtoken.cli import main; main()"
@@ -261,23 +269,23 @@ def test_a_table_named_like_its_input_keeps_its_lines_under_another_name(tmp_pat
     assert lines_beside(tmp_path / "out.csv", source, overwrite=False) == tmp_path / "out.jsonl"
 
 
-def test_lines_without_fields_or_states_are_not_taken_for_lines_with_them(semtoken: RunCommand, tmp_path: Path) -> None:
+def test_lines_without_fields_or_states_are_not_taken_for_lines_with_them(
+    semtoken: RunCommand, fields: tuple[object, ...], tmp_path: Path
+) -> None:
     """The table of fields held none of them, and the command called the lines complete."""
-    source = write_lines(tmp_path / "prompts.jsonl", [{"question": "Where?", "response": "Oslo"}])
-    (schema := tmp_path / "schema.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}')
-    lines = tmp_path / "lines.jsonl"
-    assert semtoken("score", source, "-o", lines).exit_code == 0
+    command, lines = fields[:2], tmp_path / "lines.jsonl"
+    assert semtoken(*command, "-o", lines).exit_code == 0
     before = lines.read_bytes()
-    for further, name in ((("--schema", schema), "schema"), (("--scoring.states", "true"), "states")):
-        assert_told(semtoken("score", source, "-o", lines, *further), f"other settings: {name} was ", "--force")
+    for further, name in ((fields[2:], "schema"), (("--scoring.states", "true"), "states")):
+        assert_told(semtoken(*command, "-o", lines, *further), f"other settings: {name} was ", "--force")
     assert lines.read_bytes() == before
 
 
-def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(semtoken: RunCommand, tmp_path: Path) -> None:
-    source, schema, table = (tmp_path / name for name in ("in.jsonl", "schema.json", "fields.csv"))
-    write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])
-    schema.write_text('{"type": "object", "properties": {"city": {"type": "string"}}}')
-    command = ["score", source, "--schema", schema, "-o", table]
+def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(
+    semtoken: RunCommand, fields: tuple[object, ...], tmp_path: Path
+) -> None:
+    table = tmp_path / "fields.csv"
+    command = (*fields, "-o", table)
     assert semtoken(*command).exit_code == 0
     written = table.read_bytes()
     assert semtoken(*command).exit_code == 0  # the same lines once more
@@ -289,13 +297,13 @@ def test_a_table_of_fields_that_somebody_corrected_is_not_written_over(semtoken:
     assert table.read_bytes() == written
 
 
-def test_force_on_a_table_of_fields_replaces_no_lines_of_somebody_else(semtoken: RunCommand, tmp_path: Path) -> None:
-    source, schema, table, lines = (tmp_path / name for name in ("in.jsonl", "s.json", "fields.csv", "fields.jsonl"))
-    write_lines(source, [{"question": "Where?", "response": '{"city": "Oslo"}'}])
-    schema.write_text('{"type": "object", "properties": {"city": {"type": "string"}}}')
+def test_force_on_a_table_of_fields_replaces_no_lines_of_somebody_else(
+    semtoken: RunCommand, fields: tuple[object, ...], tmp_path: Path
+) -> None:
+    table, lines = tmp_path / "fields.csv", tmp_path / "fields.jsonl"
     table.write_text("an older table")
     lines.write_text('{"what": "took a year"}\n')
-    command = ["score", source, "--schema", schema, "-o", table, "--force"]
+    command = (*fields, "-o", table, "--force")
     assert_told(semtoken(*command), "fields.jsonl", "did not write it", "Choose another output")
     assert (table.read_text(), lines.read_text()) == ("an older table", '{"what": "took a year"}\n')
     lines.unlink()

@@ -76,14 +76,6 @@ def test_the_three_masses_add_up(switches: dict[str, Any]) -> None:
         assert token.cluster_probability >= token.probability - 1e-12
 
 
-def test_the_three_masses_of_the_worked_example() -> None:
-    tele, _, seventeen = SCORED.tokens[1:4]
-    masses = (tele.cluster_probability, tele.prefix_probability, tele.neutral_probability)
-    assert masses == pytest.approx((0.60, 0.05, 0.08))
-    masses = (seventeen.cluster_probability, seventeen.prefix_probability, seventeen.neutral_probability)
-    assert masses == pytest.approx((0.50, 0.10, 0.10))
-
-
 def test_alternatives_of_the_worked_example() -> None:
     """The likely others, and what they are to the chosen token: " radio" and " The" do not count for " tele"."""
     found = [(a.text, round(a.probability, 12), a.source, a.counted) for a in SCORED.tokens[1].alternatives]
@@ -171,6 +163,7 @@ def test_rules_change_what_is_counted_and_nothing_else(switches: dict[str, Any])
 def test_borrowed_mass_of_a_token() -> None:
     tele = SCORED.tokens[1].borrowed
     assert (tele.own, tele.cluster, tele.prefix, tele.function_words) == pytest.approx((0.10, 0.50, 0.05, 0.08))
+    assert SCORED.tokens[1].cluster_probability == pytest.approx(0.10 + 0.50)
     the = SCORED.tokens[0].borrowed
     assert (the.own, the.cluster, the.prefix, the.function_words) == pytest.approx((0.50, 0, 0, 0.50))
 
