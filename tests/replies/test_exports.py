@@ -381,6 +381,16 @@ def test_replies_side_by_side_are_all_read(tmp_path: Path) -> None:
         assert [answer.text for answer in score_reply(value)] == ["Oslo", "Bergen", "Oslo"]
 
 
+def test_several_answers_to_one_question_have_it(tmp_path: Path) -> None:
+    """Whether their record is a file or a line, unless they have questions of their own."""
+    path = tmp_path / "all.json"
+    for replies, asked in (([REPLY, OTHER], "Why?"), ([{**ASKED, "reply": REPLY}] * 2, "Capital of Norway?")):
+        path.write_text(json.dumps({"question": "Why?", "replies": replies}))
+        path.with_suffix(".jsonl").write_text(json.dumps({"question": "Why?", "replies": replies}) + "\n")
+        assert {answer.question for answer in rank_replies([str(path)])} == {asked}
+        assert {answer.question for answer in rank_replies([str(path.with_suffix(".jsonl"))])} == {asked}
+
+
 def test_replies_side_by_side_in_each_of_several_runs_keep_their_questions() -> None:
     runs = [{"turns": [{"question": f"{run}{turn}?", "reply": REPLY} for turn in "xy"]} for run in "ab"]
     for value in ({"runs": runs}, {"runs": json.dumps(runs)}):

@@ -74,6 +74,8 @@ class FoundReply:
     """True if `value` is a line of JSON that has not been parsed yet."""
     request: Mapping[str, Any] | None = None
     """The request beside its file."""
+    question: str | None = None
+    """The question of all replies in its file, where they stand beside one."""
     is_alone: bool = True
     """True if its file holds nothing else."""
     inside: Sequence[Found] | None = None
@@ -106,6 +108,7 @@ class FoundReply:
         # What was saved with the reply itself goes before the request beside its file.
         if question is None and self.request is not None:
             question, request, line = question_of(self.request), self.request, self.request
+        question = self.question if question is None else question
         record = value if isinstance(value, Mapping) else {}
         return SavedReply(self.where, reply, identifier, question, request, line, record, shape, ids)
 
