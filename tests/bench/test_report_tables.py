@@ -17,6 +17,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from sklearn.metrics import roc_auc_score
 
+from semtoken.bench.read_results import _examples
 from semtoken.bench.report.comparison import (
     ablation,
     comparison,
@@ -36,8 +37,10 @@ from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.table import Table, best_marks, frame
 from semtoken.bench.report.writing import write_report
 from semtoken.bench.results import Cell
+from semtoken.clustering.token_clusters import TokenClusters
 from semtoken.methods import METHODS
 from semtoken.support.text import one_line
+from tests import worked
 from tests.bench.report_runs import cell, clustering, measured, paired, results, rows_of, texts
 from tests.known import known
 from tests.rows import each
@@ -333,3 +336,9 @@ def test_every_method_of_the_library_has_a_row() -> None:
     found = measured(cell(), n_resamples=5)
     shown = {*texts(comparison(found, "AUROC"))["NQ"], *texts(ablation(found, "AUROC"))["NQ"]}
     assert shown == {method.title for method in METHODS.values()}
+
+
+def test_examples_of_clusters_are_clusters_of_several_tokens() -> None:
+    vocabulary = worked.vocabulary(("TV", " tv", "city", " river"))
+    clusters = TokenClusters(np.array([0, 0, 1, 2]), vocabulary)
+    assert list(_examples(clusters)) == [("TV", " tv")]

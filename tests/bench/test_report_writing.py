@@ -345,3 +345,14 @@ def test_a_notebook_shows_the_main_result_and_every_table() -> None:
     assert "<script" not in card and "\x1b" not in card and html.escape(HOSTILE[:10]) in card
     assert all(html.escape(table.title) in card for one in report().sections for table in one.tables)
     assert repr(report()).startswith("BenchReport(Benchmark run") and len(repr(report())) < 400
+
+
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_files_that_are_no_report_are_named_and_stay(n: int, tmp_path: Path) -> None:
+    names = [f"note {number}" for number in range(n)]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    listed = ", ".join(names[:3]) + (", ..." if n == 4 else "")
+    with pytest.raises(InvalidInputError, match=re.escape(f"holds other files ({listed}), which would be lost")):
+        write_report(report(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
