@@ -28,6 +28,7 @@ from openai import OpenAI
 from semtoken import Calibrator, ScoredAnswer, ScoredModel, TokenClusters, Vocabulary, score_reply
 from semtoken.cli.listening import warn_if_open
 from semtoken.guarantees.apply import CalibratorInUse
+from semtoken.methods.observers.steps import Completion, Observer, Step, finish, readings, show
 from semtoken.models.transformers.identity import state_key
 from semtoken.support.almanac import PROMPT
 from semtoken.web.calibrators import CalibratorSlot
@@ -296,6 +297,24 @@ class TestItsOwnReplies:
                 if "\ufffd" not in choice["text"] and choice["text"].strip():
                     self.assert_same(score_reply(reply.json(), stc.clusters)[0], block)
 
+    @each("lists", [False, True])
+    def test_nor_does_what_an_engine_writes_behind_it(self, lists: bool) -> None:
+        """As engines do that answer as a whole, with all logits or with lists of the best tokens."""
+        stc, blocks = small(), []
+        heedless = ScoredModel(AnswersAsAWhole(stc.backend, lists=lists), clusters=stc.clusters)
+        for model in (stc, heedless):
+            with serving(model) as url:
+                asked = {"prompt": "hi", "max_tokens": 24}
+                text = post(url, "/v1/completions", json=asked).json()["choices"][0]["text"]
+                reply = post(url, "/v1/completions", json=asked | {"stop": text[12:14]}).json()
+                [choice] = reply["choices"]
+                blocks.append(choice["semtoken"] | reply["usage"])
+                assert (choice["text"], choice["stop_reason"]) == (text[: text.index(text[12:14])], text[12:14])
+                assert (choice["finish_reason"], blocks[-1]["truncated"]) == ("stop", False)
+        for name in ("n_tokens", "completion_tokens"):
+            assert blocks[0][name] == blocks[1][name]
+        assert_holds(blocks[1]["sequence_uncertainty_interval"], blocks[0]["sequence_uncertainty"])
+
     @staticmethod
     def assert_same(read: ScoredAnswer, block: Any) -> None:
         assert read.n_tokens == block["n_tokens"]
@@ -457,6 +476,34 @@ def small(broken: bool = False) -> ScoredModel:
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     clusters = TokenClusters(np.random.default_rng(0).integers(0, 100, vocabulary.size).astype(np.int32), vocabulary)
     return ScoredModel(model, tokenizer_without_end, clusters)
+
+
+class AnswersAsAWhole:
+    """A backend that goes on to the limit whatever the observers say, perhaps with lists of the best 20 tokens."""
+
+    joins = False
+
+    def __init__(self, backend: Any, *, lists: bool) -> None:
+        self._backend = backend
+        self._lists = lists
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def generate(self, prompts: Any, decodings: Any, observers: Any) -> Any:
+        def shown(step: Step) -> Step:
+            return replace(step, logits=None, rows=(), best=step.best_of(20)) if self._lists else step
+
+        class Heedless(Observer):
+            reads = readings(observers)
+
+            def observe(self, step: Step) -> None:
+                show(shown(step), observers)
+
+            def finish(self, answer: int, completion: Completion) -> None:
+                finish(answer, completion, observers)
+
+        return self._backend.generate(prompts, decodings, [Heedless()])
 
 
 class FailingEngine(Engine):

@@ -88,8 +88,17 @@ class AnswerScores(Observer):
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredAnswer]:
         """The scores of complete answers; `lengths` says how many tokens of each count."""
         if self._top:
+            for answer, length in lengths.items():
+                self._leave_out(answer, length)
             return [self.result(answer, distribution) for answer in lengths]
         return self._exact.finish(lengths, distribution)
+
+    def _leave_out(self, answer: int, length: int) -> None:
+        """Leave the listed steps from `length` on out of an answer."""
+        lists = self._answer(answer).lists
+        if lists is not None and length < len(lists.came):
+            self._top[answer] = GrowingAnswer(self.scorer)
+            self._top[answer].add(*lists.came[:length])
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredAnswer:
         """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""
