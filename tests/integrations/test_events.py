@@ -146,12 +146,6 @@ def test_other_shapes_of_streams_are_told_too(events: list[Any], answers: list[t
     assert [(one["semtoken.answer"], one.get("gen_ai.response.id")) for one in told(*events)] == answers
 
 
-def test_texts_are_told_only_when_asked_for() -> None:
-    reply = {"id": "r", "choices": [{"index": 0, "message": {"content": "Paris"}, "semtoken": FINAL}]}
-    assert "Paris" not in str(evaluations_of(reply))
-    assert evaluations_of(reply, content=True)[0]["semtoken.answer"] == "Paris"
-
-
 def chunk(index: int, text: str, block: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": index, "delta": {"content": text}, "finish_reason": finish, "semtoken": block}
     return {"id": "r", "choices": [choice]}

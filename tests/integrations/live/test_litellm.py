@@ -17,7 +17,6 @@ from starlette.routing import Route
 
 from semtoken import ScoredModel
 from semtoken.core.results.blocks import block_of, final_block
-from semtoken.errors import InvalidInputError
 from semtoken.integrations.litellm import NOT_SURE, ScoreLog, UncertaintyGate
 from semtoken.support.almanac import Question
 from tests.integrations.live.serving import served
@@ -108,19 +107,6 @@ def test_every_score_is_told_of(asking: Any, stc: ScoredModel, questions: list[Q
     [answer] = exact(stc, questions[:1])
     assert told[0][0]["sequence_uncertainty"] == pytest.approx(answer.sequence_uncertainty, abs=1e-5)
     assert "almanac" in told[0][1]
-
-
-def test_decisions_and_answers_without_a_score() -> None:
-    assert UncertaintyGate().holds_back({"confidence": 0.9, "decision": "abstain"})
-    assert not UncertaintyGate().holds_back({"confidence": 0.1})
-    sentence = {"sequence_uncertainty": 1.0, "confidence": 0.6, "interval": [0.6, 0.6]}
-    assert not UncertaintyGate(0.5).holds_back(sentence) and UncertaintyGate(0.3).holds_back(sentence)
-    sentence["interval"] = [0.4, 0.7]
-    assert UncertaintyGate(0.5).holds_back(sentence)
-    assert not UncertaintyGate(0.5).holds_back(None)
-    assert UncertaintyGate(0.5, unscored="hold").holds_back({"reason": "no log-probabilities"})
-    with pytest.raises(InvalidInputError, match="from 0 to 1"):
-        UncertaintyGate(50)
 
 
 def engine(request: Request) -> JSONResponse:
