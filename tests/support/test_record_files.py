@@ -159,6 +159,14 @@ def test_a_table_is_the_same_however_it_is_saved_and_named(encoding: str, tmp_pa
         ]
 
 
+def test_empty_cells_beyond_the_last_column_are_no_cells(tmp_path: Path) -> None:
+    (path := tmp_path / "in.csv").write_text("id,question,,\n1,Who?,, \n2,,,\n", encoding="utf-8")
+    assert [fields for _, _, fields in read_rows(path)] == [
+        {"id": "1", "question": "Who?"},
+        {"id": "2", "question": None},
+    ]
+
+
 def test_endings_in_capitals_are_the_same_kinds(tmp_path: Path) -> None:
     for ending in SUFFIXES:
         write_records(tmp_path / f"A{ending.upper()}", [{"id": "1"}])

@@ -185,12 +185,14 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
             names: list[str] = []
             for row in reader:
                 number = reader.line_num
+                # Spreadsheets write cells beyond the last column, and leave out empty ones at the end of a row.
+                while len(row) > len(names) and not row[-1].strip():
+                    row.pop()
                 if not names:
                     names = _check_names([_unescaped(name.strip()) for name in row], path)
                 elif len(row) > len(names):
                     yield number, {}, f"there are {len(row)} cells for {len(names)} columns"
                 elif any(row):
-                    # Spreadsheets leave out empty cells at the end of a row.
                     cells = row + [""] * (len(names) - len(row))
                     yield number, dict(zip(names, cells, strict=True)), ""
         except csv.Error as error:
