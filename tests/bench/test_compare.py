@@ -54,6 +54,7 @@ def test_the_figures_are_those_of_a_run_and_a_report(tmp_path: Path) -> None:
     assert content["n"] == 60 and content["settings"]["judges"][0]["kind"] == "exact"
     assert content["settings"]["preset"] == "paper"
     assert len(content["tests"]) == len(report.measured.tests)
+    assert {row["metric"] for row in content["figures"]} == {"AUROC", "PRR"}, "times differ from run to run"
     told = paths["md"].read_text()
     assert "| STC " in told and "minus the confidence" in told
 
