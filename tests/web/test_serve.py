@@ -251,11 +251,6 @@ class TestCompletions:
         assert [c.choices[0].logprobs.text_offset for c in said] == [[t.start] for t in expected.tokens]  # type: ignore[union-attr]
         check_block(added_to(last.choices[0]), expected, final=True)
 
-    def test_stop(self, client: OpenAI, expected: Any) -> None:
-        word = text_of(expected)
-        reply = client.completions.create(model="almanac", prompt=self.PROMPT, stop=[word[2:4], "zzz"])
-        assert (reply.choices[0].text, reply.choices[0].finish_reason) == (word[:2], "stop")
-
 
 class TestItsOwnReplies:
     """A reply that is read has the number that the server gave for it, whatever ended the answer."""

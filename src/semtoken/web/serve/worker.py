@@ -62,9 +62,9 @@ class Worker:
 
     def _answer_orders(self) -> None:
         while not self._closed:
+            self._held = self._held or self._orders.get()
             if self._held is None:
-                self._held = self._orders.get()
-                self._closed = self._held is None
+                return
             error: SemtokenError
             try:
                 self.engine.run(self._waiting(0), self._waiting)
