@@ -131,7 +131,7 @@ def compare(journal: Journal, twin: Twin, limit: int) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_a_journal_does_what_lists_do(journal: Journal, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, limit in LIMITS.items():
         monkeypatch.setattr(by_people, name, limit)
