@@ -16,7 +16,7 @@ What they share:
 
 hosts.py          the hosts and their versions
 events.py         a final score as the attributes of an OpenTelemetry event
-messages.py       a message as a host keeps it, as a reply that can be scored
+messages.py       a message as a host keeps it, scored
 local.py          a model in this process that answers requests in OpenAI's form
 selective.py      flat figures on how well an uncertainty separates wrong answers from right ones
 
