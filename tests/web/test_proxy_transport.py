@@ -263,6 +263,19 @@ class TestFaults:
         url, _ = proxied(drip, read_timeout=0.3)
         assert without_block(post(url, json=CHAT | {"stream": True}).content) == whole
 
+    def test_an_error_that_comes_in_pieces_is_passed_on_in_their_order(self, proxied: Start) -> None:
+        body = json.dumps({"error": {"message": " ".join(map(str, range(500)))}}).encode()
+
+        async def drip(_: Received, writer: asyncio.StreamWriter) -> None:
+            head = response(body, status=b"400 Bad")[: -len(body)]
+            for piece in (head, *(body[at : at + 400] for at in range(0, len(body), 400))):
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.002)
+
+        url, _ = proxied(drip)
+        assert post(url).content == body
+
     def test_a_stream_without_a_last_chunk_but_closed_by_http_1_0(self, proxied: Start) -> None:
         url, _ = proxied(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: [DONE]\n\n")
         assert post(url).content == b"data: [DONE]\n\n"
