@@ -112,10 +112,10 @@ def _script() -> str:
 
 
 def _lines_of(source: str) -> str:
-    """A module without comments of their own line and without indentation, which mean nothing in our modules."""
+    """A module without comments of their own line, indentation and line ends that mean nothing in our modules."""
     lines = (line.strip() for line in source.splitlines())
     kept = (line for line in lines if line and not line.startswith("//"))
-    return "".join(line if line.endswith("{") else f"{line}\n" for line in kept)
+    return "".join(line if line.endswith(("{", ";")) else f"{line}\n" for line in kept)
 
 
 def _source(text: str) -> str:
