@@ -11,12 +11,13 @@ import pytest
 
 import semtoken as st
 from semtoken.choices import Guarantee
-from semtoken.guarantees.answer_records import AnswerRecord
+from semtoken.guarantees.answer_records import AnswerRecord, without_disputes
 from semtoken.guarantees.auditing import AnswersAudit, AuditLimits, audit_answers
 from semtoken.guarantees.drift import Drift
 from semtoken.guarantees.journal.watch import GuaranteeReport
 from semtoken.guarantees.judge import Share, Verdict
 from tests.guarantees.made_up import fitted
+from tests.known import known
 
 FAR, FEW, TOO_FEW = (Drift(0.3, 0.2, 0.4, 400, n) for n in (100, 30, 29))
 """The same distance, from many scores, from just enough to say so and from one less."""
@@ -160,9 +161,13 @@ def test_an_answer_that_is_labeled_right_and_wrong_counts_as_wrong_wherever_it_s
     assert one.seen == Share(5, 40) and "1 answer is labeled both right and wrong: it counts as wrong." in one.remarks()
     others = [replace(a, record={"question": a.question, "response": "Other"}) for a in bob]
     assert audit_answers(applied.calibrator, ann + others).n_disputed == 0, "another answer to the same question"
-    elsewhere = [replace(a, log_confidence=-2e-6) for a in bob]
+    recomputed = [replace(a, log_confidence=known(a.log_confidence) - 1e-7) for a in bob]
+    assert audit_answers(applied.calibrator, ann + recomputed).n_disputed == 10, "the last digits are no other answer"
+    elsewhere = [replace(a, log_confidence=known(a.log_confidence) - 0.1) for a in bob]
     assert audit_answers(applied.calibrator, ann + elsewhere).n_disputed == 0, "the same words about another context"
     numbered = [replace(a, record={**a.record, "id": i}) for i, a in enumerate(ann + bob)]
     assert audit_answers(applied.calibrator, numbered).n_disputed == 0, "answers of other ids"
+    places = [replace(a, record={**a.record, "place": who}) for who, rows in (("x", ann), ("y", bob)) for a in rows]
+    assert [without_disputes(places, by)[1] for by in (None, "place")] == [10, 0]
     unknown = [replace(a, record={"question": a.question}) for a in ann + bob]
     assert audit_answers(applied.calibrator, unknown).n_disputed == 0, "nobody knows whether these are the same answers"

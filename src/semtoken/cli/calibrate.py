@@ -249,7 +249,7 @@ def _one_of_each(answers: Sequence[AnswerRecord], group_by: str | None) -> list[
     """One of the answers to each question, in each group; whoever labeled them, disputes count as wrong."""
     from semtoken.guarantees.answer_records import disputes_sentence, one_of_each_question, without_disputes
 
-    settled, n_disputed = without_disputes(answers)
+    settled, n_disputed = without_disputes(answers, group_by)
     if disputed := disputes_sentence(n_disputed):
         tell(disputed)
     kept = one_of_each_question(settled, group_by, labeled_first=True)

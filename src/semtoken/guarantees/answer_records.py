@@ -181,18 +181,22 @@ def require_labels(answers: Sequence[AnswerRecord], label: str = "correct") -> N
     )
 
 
-def without_disputes(answers: Sequence[AnswerRecord]) -> tuple[list[AnswerRecord], int]:
+def without_disputes(answers: Sequence[AnswerRecord], by: str | None = None) -> tuple[list[AnswerRecord], int]:
     """The answers, and the number of different ones that are labeled right at one place and wrong at another.
 
-    All places of such an answer count as wrong, as in a journal. It is known by its id, where the file has one, its
-    question, its text and its score: the same words about another context, or of another group, have another score.
+    All places of such an answer count as wrong, as in a journal. It is known by its question, its text and its id; in a
+    file without ids by its score, since the same words about another context have another one. With `by` answers of
+    different values of this field are different, too.
     """
-    named = [answer for answer in answers if answer.question and answer.text]
-    right, wrong = ({_identity(answer) for answer in named if answer.correct is said} for said in (True, False))
+    known_as = [_identity(answer, by) for answer in answers]
+    right, wrong = (
+        {known for known, answer in zip(known_as, answers, strict=True) if known and answer.correct is said}
+        for said in (True, False)
+    )
     disputed = right & wrong
     settled = [
-        replace(answer, correct=False) if answer.correct and _identity(answer) in disputed else answer
-        for answer in answers
+        replace(answer, correct=False) if answer.correct and known in disputed else answer
+        for known, answer in zip(known_as, answers, strict=True)
     ]
     return settled, len(disputed)
 
@@ -205,8 +209,15 @@ def disputes_sentence(n: int) -> str:
     return f"{n:,} {is_labeled} both right and wrong: {counts} as wrong."
 
 
-def _identity(answer: AnswerRecord) -> tuple[str, str, str, float | None]:
-    return str(answer.record.get("id", "")), answer.question, answer.text, answer.log_confidence
+def _identity(answer: AnswerRecord, by: str | None) -> tuple[str, ...] | None:
+    """The facts that an answer is known by; None for one without a question or a text, which may be any."""
+    if not (answer.question and answer.text):
+        return None
+    group = "" if by is None else group_name(answer.record.get(by))
+    name = answer.record.get("id")
+    # The last digits of a score depend on what was computed beside it.
+    score = "" if answer.log_confidence is None else str(round(answer.log_confidence, 3) + 0.0)  # no -0.0
+    return group, answer.question, answer.text, score if name in (None, "") else f"id {name}"
 
 
 def one_of_each_question(
