@@ -105,7 +105,8 @@ def decide_about(
 def as_question(question: Any, name: Any = None) -> Question:
     """Make a question object; `InvalidInputError` unless it is one already or a dictionary of either wire format.
 
-    A question of OpenAI's format may be written by hand; see `openai.with_listed_options`.
+    In a question of OpenAI's format that is written by hand, `choices` and `levels` may be texts alone, such as
+    `["calm", "angry"]`, and `choices` a table of descriptions by value, `{"calm": None, "angry": "Upset."}`.
     """
     if isinstance(question, Predicate | Choice | Score):
         return question
