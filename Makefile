@@ -125,8 +125,8 @@ test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
 
 # Campaigns against the whole package, in their short form: odd arguments of every public function, hostile texts for the
-# finders of parts, odd bodies for every route. For more of them: make test-hostile HOSTILE="--calls 1000000 --parts 500
-# --routes 5000"
+# finders of parts, odd bodies for every route, a proxy with a faulty upstream, requests to `serve` alone and among others.
+# For more of them: make test-hostile HOSTILE="--calls 1000000 --parts 500 --routes 5000 --requests 100000 --asked 5000"
 test-hostile: $(VENV)/test.installed
 	$(BIN)/python -m tests.hostile $(HOSTILE)
 

@@ -13,11 +13,11 @@ from typing import Annotated
 
 import typer
 
-from tests.hostile import functions, texts
+from tests.hostile import functions, serving, texts, traffic
 from tests.hostile import routes as of_routes
 from tests.hostile.outcomes import Outcome, table
 
-CAMPAIGNS = ("functions", "texts", "routes")
+CAMPAIGNS = ("functions", "texts", "routes", "traffic", "serving")
 
 
 def run(
@@ -29,6 +29,10 @@ def run(
     first: Annotated[int, typer.Option(help="functions: number of the first call.")] = 0,
     parts: Annotated[int, typer.Option(help="texts: pairs of a short and a long text, through every finder.")] = 4,
     routes: Annotated[int, typer.Option(help="routes: requests to each route that takes a body.")] = 100,
+    requests: Annotated[int, typer.Option(help="traffic: requests through the proxy.")] = 1000,
+    asked: Annotated[
+        int, typer.Option(help="serving: requests to `serve`, each of them alone and among others.")
+    ] = 100,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
     chosen = campaigns or list(CAMPAIGNS)
@@ -46,6 +50,8 @@ def run(
             "functions": lambda: functions.attack(seed, calls, first),
             "texts": lambda: texts.attack(seed, parts),
             "routes": lambda: of_routes.attack(seed, routes, Path(folder)),
+            "traffic": lambda: traffic.attack(seed, requests),
+            "serving": lambda: serving.attack(seed, asked),
         }
         for name in chosen:
             outcomes.append(attacks[name]())
