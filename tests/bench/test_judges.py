@@ -29,7 +29,7 @@ from semtoken.bench.judges.kinds import (
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.settings import RunSettings, check_settings
 from semtoken.errors import InvalidInputError
-from semtoken.guarantees.answer_records import answer_record
+from semtoken.guarantees.answer_records import answer_record, are_scored
 from semtoken.support.almanac import Question
 from tests.cli.run import invoke
 from tests.json_lines import read_lines, write_lines
@@ -384,7 +384,14 @@ def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, 
         read_answers(write_lines(tmp_path / "in.jsonl", [*ROWS, row]))
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+@pytest.mark.parametrize("ending", ["csv", "CSV"])
+def test_an_empty_answer_in_a_table_is_judged_and_is_known_to_be_scored(tmp_path: Path, ending: str) -> None:
+    (path := tmp_path / f"in.{ending}").write_text("question,answers,response,sequence_uncertainty\nwho?,Ann,,0.5\n")
+    assert [item.answer for item in read_answers(path)] == [""]
+    assert are_scored(path)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "NDJSON"])
 def test_lines_that_could_not_be_scored_are_not_judged(tmp_path: Path, ending: str) -> None:
     prompts: list[dict[str, Any]] = [
         {"prompt": "who?", "response": "Ann"},

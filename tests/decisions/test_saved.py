@@ -192,6 +192,8 @@ def test_accepted_answers_are_no_answers_to_typed_questions(tmp_path: Path) -> N
 def test_a_file_of_replies_of_each_server_holds_decisions(tmp_path: Path, name: str) -> None:
     for wrapped in (REPLIES[name], {"id": "1", "response": REPLIES[name]}, {"body": REPLIES[name]}):
         assert holds_decisions(write_lines(tmp_path / "saved.jsonl", [wrapped]))
+    (tmp_path / "saved.JSON").write_text("{\n}")
+    assert holds_decisions(tmp_path / "saved.JSON")
 
 
 @pytest.mark.parametrize(

@@ -167,10 +167,24 @@ def test_empty_cells_beyond_the_last_column_are_no_cells(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize("header", ["id,question,,", ",id,question", "id,,question"])
+def test_columns_without_a_name_are_left_out(tmp_path: Path, header: str) -> None:
+    content = {"id": "1", "question": "Who?"}
+    row = ",".join(content.get(name, "a note") for name in header.split(","))
+    alone = ",".join("" if name else "a note" for name in header.split(","))
+    (path := tmp_path / "in.csv").write_text(f"{header}\n{row}\n{alone}\n{row},more\n", encoding="utf-8")
+    read, refused = read_records(path)
+    assert read.fields == content
+    assert refused.fault == f"there are {header.count(',') + 2} cells for {header.count(',') + 1} columns"
+
+
 def test_endings_in_capitals_are_the_same_kinds(tmp_path: Path) -> None:
     for ending in SUFFIXES:
         write_records(tmp_path / f"A{ending.upper()}", [{"id": "1"}])
         assert [fields for _, _, fields in read_rows(tmp_path / f"A{ending.upper()}")] == [{"id": "1"}]
+    for ending in (".CSV.GZ", ".JSONL.GZ"):
+        (path := tmp_path / f"A{ending}").write_bytes(gzip.compress((tmp_path / f"A{ending[:-3]}").read_bytes()))
+        assert [fields for _, _, fields in read_rows(path)] == [{"id": "1"}]
 
 
 def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from semtoken.cli.settings import NotNegative, Read, SettingsInUse
 from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import ALMANAC
 from semtoken.support.extras import only_errors
-from semtoken.support.files.safe_files import replace_text
+from semtoken.support.files.safe_files import ending_of, replace_text
 from semtoken.support.installation import cache_root
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def compare(
     output
         Write all figures here (.csv, .json) or the report (.md); may be repeated.
     """
-    if wrong := [path for path in output if path.suffix not in (".csv", ".md", ".json")]:
+    if wrong := [path for path in output if ending_of(path) not in (".csv", ".md", ".json")]:
         raise InvalidInputError(f"{wrong[0]}: the ending says what to write: .csv, .md or .json.")
     if scores is not None and not scores.is_file():
         raise InvalidInputError(f"There is no file of scores {scores}.")
@@ -93,7 +93,7 @@ def compare(
         _show(made)
         texts = {".csv": made.csv["figures"], ".md": markdown(made), ".json": as_json(made)}
         for path in output:
-            replace_text(path, texts[path.suffix])
+            replace_text(path, texts[ending_of(path)])
             tell(f"Wrote {path}")
 
 

@@ -31,6 +31,7 @@ from semtoken.cli.parameters import (
 from semtoken.cli.settings import Read, SettingsInUse
 from semtoken.cli.statuses import UsageError, refuse_useless, typed_options
 from semtoken.errors import InvalidInputError
+from semtoken.support.files.safe_files import ending_of
 from semtoken.support.text import with_noun
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _write_scored(
             "the saved replies themselves, or leave it out."
         )
     refuse_useless(options, "on answers that are scored already")
-    if output is None or output.suffix.lower() != ".html":
+    if output is None or ending_of(output) != ".html":
         raise UsageError("Answers that are scored already can be shown as a page: name it, -o page.html.")
     page = page_of_scored(paths, calibrator)
     replace_text(output, page.html)
@@ -244,7 +245,7 @@ def _how_to_label(
     output: Path | None,
 ) -> str:
     """The commands that come next: they run where this one did."""
-    if output is not None and output.suffix.lower() == ".jsonl":
+    if output is not None and ending_of(output) == ".jsonl":
         return f"Next: `semtoken label {quote(str(output))}`."
     if "-" in sources:  # what came over standard input is gone
         return "Next: give the same replies again with `-o answers.jsonl`, then `semtoken label answers.jsonl`."
@@ -351,7 +352,7 @@ def check_decisions(
     from semtoken.guarantees.apply import decided
     from semtoken.support.files.record_files import write_records
 
-    if output is not None and output.suffix.lower() not in (".csv", ".jsonl", ".parquet"):
+    if output is not None and ending_of(output) not in (".csv", ".jsonl", ".parquet"):
         raise InvalidInputError(f"{output}: answers to typed questions are written as .csv, .jsonl or .parquet.")
     if calibrator is not None and by_kind([calibrator])[1] is None:
         raise UsageError(f"{calibrator} is a calibrator of answers in text, and these are answers to typed questions.")

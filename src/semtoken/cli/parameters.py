@@ -15,9 +15,10 @@ from semtoken.cli.settings import Count, Given
 def _check_lines(_: type, path: Path | None) -> None:
     """Refuse an output whose ending says another format than JSON lines, which is all that a command writes."""
     from semtoken.support.files.record_files import LINES_ENDINGS
+    from semtoken.support.files.safe_files import ending_of
 
     # An empty name, and the working directory, are refused as what they are.
-    if path is not None and path != Path() and path.suffix not in LINES_ENDINGS:
+    if path is not None and path != Path() and ending_of(path) not in LINES_ENDINGS:
         raise ValueError("It holds JSON lines: give a name that ends in .jsonl.")
 
 

@@ -26,6 +26,7 @@ from semtoken.support.executors import LINES_IN_SHARD, Executor, InputLines, Lin
 from semtoken.support.files.safe_files import (
     check_rereadable,
     check_writable,
+    ending_of,
     locked,
     reading_errors,
     replace_text,
@@ -36,7 +37,7 @@ from semtoken.support.text import with_noun
 
 def are_items(source: Path) -> bool:
     """Return True if a file holds states that nobody has answered yet."""
-    first = first_line(source) if source.is_file() and source.suffix != ".json" else None
+    first = first_line(source) if source.is_file() and ending_of(source) != ".json" else None
     return first is not None and "state" in first and "answers" not in first
 
 

@@ -25,6 +25,7 @@ from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.ids import IDS
 from semtoken.replies.checking.saved_reply import FoundReply
 from semtoken.support.files.record_files import read_cells
+from semtoken.support.files.safe_files import ending_of
 from semtoken.support.files.strict_json import read_json_lines
 from semtoken.support.text import with_noun
 
@@ -83,9 +84,9 @@ def holds_decisions(source: Path) -> bool:
 
     Answers in text are one file of JSON lines, CSV or Parquet, whose field `answers`, if it is there, lists texts.
     """
-    if source.is_dir() or source.suffix == ".json":
+    if source.is_dir() or ending_of(source) == ".json":
         return True
-    if source.suffix in (".csv", ".parquet") or not source.is_file():
+    if ending_of(source) in (".csv", ".parquet") or not source.is_file():
         return False
     first = first_line(source)
     if first is None:
@@ -106,7 +107,7 @@ def decision_records(
     """
     if labels is not None and questions is None:
         questions = usual
-    if labels is None and questions is None and source.is_file() and source.suffix != ".json":
+    if labels is None and questions is None and source.is_file() and ending_of(source) != ".json":
         first = first_line(source)
         if first is None or _is_own(first):
             return read_decisions(source)
@@ -279,7 +280,7 @@ def _labels_of(lines: Sequence[_SavedLine], path: Path | None) -> list[Mapping[s
     """The labels of each line."""
     if path is None:
         return [line.value.get("labels") or {} for line in lines]
-    rows = list(_csv_rows(path) if path.suffix.lower() == ".csv" else _json_rows(path))
+    rows = list(_csv_rows(path) if ending_of(path) == ".csv" else _json_rows(path))
     if all(row.id is None for row in rows):
         if len(rows) != len(lines):
             raise InvalidInputError(

@@ -15,6 +15,7 @@ from semtoken.errors import HOW_TO_SCORE, InvalidInputError, SemtokenError
 from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.labels import PRODUCT
 from semtoken.support.files.record_files import VERDICTS, read_rows
+from semtoken.support.files.safe_files import ending_of
 from semtoken.support.inputs import real
 from semtoken.support.text import error_text, with_noun
 
@@ -154,7 +155,7 @@ def _has_no_score(record: Mapping[str, Any]) -> bool:
 
 def are_scored(path: Path) -> bool:
     """Return True if a file holds answers with their scores, as `semtoken score` writes them, by its first line."""
-    if not path.is_file() or path.suffix not in (".jsonl", ".csv", ".parquet"):
+    if not path.is_file() or ending_of(path) not in (".jsonl", ".csv", ".parquet"):
         return False
     try:
         _, _, fields = next(iter(read_rows(path)))

@@ -17,6 +17,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.support.almanac import is_correct, normalize_answer
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import VERDICTS, read_rows, write_records
+from semtoken.support.files.safe_files import ending_of
 from semtoken.support.inputs import first_repeated
 
 require("pydantic", extra="bench")
@@ -319,7 +320,7 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
             continue
         question = question_of_line(row, where, f"line-{number}")
         answer = row.get("response", row.get("answer"))
-        if answer is None and path.suffix == ".csv":
+        if answer is None and ending_of(path) == ".csv":
             answer = ""  # CSV has no other way to write it
         if not isinstance(answer, str):
             raise InvalidInputError(f"{where}: the answer to judge must be a text in the field 'response'.")

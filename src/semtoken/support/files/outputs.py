@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from semtoken.errors import InvalidInputError
+from semtoken.support.files.safe_files import ending_of
 from semtoken.support.installation import cache_root
 
 REPLY_SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
@@ -71,11 +72,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _is_read_in(folder: Path, output: Path, there: tuple[int, int] | None) -> bool:
     """True if a file is inside a folder, or is one of its files under another name, and has an ending that is read."""
-    if output.suffix in REPLY_SUFFIXES and output.parent.resolve().is_relative_to(folder.resolve()):
+    if ending_of(output) in REPLY_SUFFIXES and output.parent.resolve().is_relative_to(folder.resolve()):
         return True
     if there is None or output.is_dir():
         return False
-    return any(there == _identity(path) for path in folder.rglob("*") if path.suffix in REPLY_SUFFIXES)
+    return any(there == _identity(path) for path in folder.rglob("*") if ending_of(path) in REPLY_SUFFIXES)
 
 
 def refuse_existing(path: Path, what: str = "output", *, overwrite: bool) -> None:

@@ -29,13 +29,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from semtoken.errors import InvalidInputError
 from semtoken.support.extras import require
-from semtoken.support.files.safe_files import LONGEST_LINE, bounded_lines, reading_errors, replacing_file
+from semtoken.support.files.safe_files import LONGEST_LINE, bounded_lines, ending_of, reading_errors, replacing_file
 from semtoken.support.files.strict_json import dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import encoding_of
 
@@ -105,7 +105,7 @@ def format_of(path: Path) -> str:
     """`LINES`, `CSV` or `PARQUET`, by the ending of an output's name; `InvalidInputError`, naming those known, for
     another ending, such as .gz.
     """
-    file_format = _SUFFIXES.get(path.suffix.lower())
+    file_format = _SUFFIXES.get(ending_of(path))
     if file_format is None:
         raise InvalidInputError(
             f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written."
@@ -136,7 +136,7 @@ def read_records(path: Path, *, only: Sequence[str] | None = None) -> Iterator[R
 
     `only` names the fields that are wanted: others are not read where the file keeps them apart, in Parquet.
     """
-    kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower(), LINES)
+    kind = _SUFFIXES.get(ending_of(path.with_suffix("") if ending_of(path) == ".gz" else path), LINES)
     if kind == CSV:
         return _read_csv(path)
     return _read_parquet(path, only) if kind == PARQUET else _read_lines(path)
@@ -170,8 +170,8 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
     """Each row of a CSV file that holds anything: its line, its cells by column, and why it cannot be read, or "".
 
     Cells are separated by commas, semicolons or tabs, whichever the first line has most of; texts are UTF-8, or UTF-16
-    with a byte order mark, as spreadsheets save them. `InvalidInputError` if the file is none such, or two columns have
-    one name.
+    with a byte order mark, as spreadsheets save them. Columns without a name are left out. `InvalidInputError` if the
+    file is none such, or two columns have one name.
     """
     # Python's own limit is 131,072 characters, and a cell of tokens has more.
     csv.field_size_limit(LONGEST_LINE)
@@ -185,16 +185,19 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
             names: list[str] = []
             for row in reader:
                 number = reader.line_num
+                if not any(names):
+                    names = [_unescaped(name.strip()) for name in row]
+                    _check_names(list(filter(None, names)), path)
+                    continue
                 # Spreadsheets write cells beyond the last column, and leave out empty ones at the end of a row.
                 while len(row) > len(names) and not row[-1].strip():
                     row.pop()
-                if not names:
-                    names = _check_names([_unescaped(name.strip()) for name in row], path)
-                elif len(row) > len(names):
+                if len(row) > len(names):
                     yield number, {}, f"there are {len(row)} cells for {len(names)} columns"
-                elif any(row):
-                    cells = row + [""] * (len(names) - len(row))
-                    yield number, dict(zip(names, cells, strict=True)), ""
+                    continue
+                cells = {name: cell for name, cell in zip_longest(names, row, fillvalue="") if name}
+                if any(cells.values()):
+                    yield number, cells, ""
         except csv.Error as error:
             raise InvalidInputError(f"{path}, line {number + 1}: not CSV: {error}.") from error
         except UnicodeDecodeError as error:
@@ -208,7 +211,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
 def _opened_text(path: Path) -> Iterator[IO[str]]:
     import gzip
 
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+    with gzip.open(path, "rb") if ending_of(path) == ".gz" else path.open("rb") as file:
         yield io.TextIOWrapper(file, encoding=encoding_of(file.peek(2)), newline="")
 
 

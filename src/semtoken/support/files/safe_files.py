@@ -37,6 +37,11 @@ _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 # --- errors ------------------------------------------------------------------------------------------------------
 
 
+def ending_of(path: Path) -> str:
+    """The ending of a file's name in lower case, such as ".csv", or "" if it has none."""
+    return path.suffix.lower()
+
+
 @contextmanager
 def writing_errors(path: Path) -> Iterator[None]:
     """Turn an error of the operating system into "PATH cannot be written: REASON."."""

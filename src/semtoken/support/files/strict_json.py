@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn, cast
 import msgspec
 
 from semtoken.errors import InvalidInputError
-from semtoken.support.files.safe_files import bounded_lines, reading_errors
+from semtoken.support.files.safe_files import bounded_lines, ending_of, reading_errors
 
 LONGEST_NUMBER = 20  # characters of one that messages show
 DIGITS_OF_FLOATS = 300  # whole numbers with fewer digits fit a float
@@ -37,7 +37,7 @@ class JsonLine:
 
 def read_json_lines(path: Path) -> Iterator[JsonLine]:
     """Read the lines of a file, `.gz` or not; blank lines are skipped, bad ones carry the reason."""
-    with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+    with reading_errors(path), gzip.open(path, "rb") if ending_of(path) == ".gz" else path.open("rb") as file:
         yield from json_lines(bounded_lines(cast(IO[bytes], file)))
 
 

@@ -17,7 +17,7 @@ from semtoken.replies.checking.tables import (
 )
 from semtoken.support.extras import require
 from semtoken.support.files.record_files import write_records
-from semtoken.support.files.safe_files import replace_text
+from semtoken.support.files.safe_files import ending_of, replace_text
 from semtoken.support.files.strict_json import dump_json
 from semtoken.web.page.images import rows_with_images_of
 from semtoken.web.page.static import static_page
@@ -30,7 +30,7 @@ def require_ending(target: Path, *, fields: bool = False) -> None:
     """Raise `InvalidInputError`, before anything is read, for a file of no known kind, and `MissingExtra` for one that
     cannot be written here; `fields` as for `write_ranked`.
     """
-    ending = target.suffix.lower()
+    ending = ending_of(target)
     if ending not in ENDINGS:
         raise InvalidInputError(f"{target}: the ending says what to write: {', '.join(ENDINGS)}.")
     if ending == ".json" and not fields:
@@ -82,7 +82,7 @@ def write_ranked(
     """
     require_ending(target, fields=fields)
     lost = 0
-    match target.suffix.lower():
+    match ending_of(target):
         case ".html":
             rows = page_rows(checked)
             if questions is not None:
