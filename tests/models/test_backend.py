@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import GenerationConfig, PreTrainedTokenizerFast
@@ -139,19 +140,24 @@ class TestLoading:
         mapped = st.ScoredModel.from_pretrained("almanac", device_map={"": "cpu"})
         assert mapped.generate("What is the capital of Peru?", 2)[0].tokens
 
-    @pytest.mark.parametrize("name", ["atn_implementation", "presett", "load_in_3bit"])
-    def test_unknown_options_are_refused_before_weights_are_read(
-        self, name: str, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [("atn_implementation", r" \(did you mean 'attn_implementation'\?\)"), ("presett", ""), ("load_in_3bit", "")],
+    )
+    def test_unknown_options_are_refused_before_weights_are_looked_for(
+        self, name: str, hint: str, tmp_path: Path
     ) -> None:
-        def unreachable(*_: object, **__: object) -> None:
-            raise AssertionError("weights were loaded")
+        bare = shutil.copytree(almanac_path(), tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
+        with pytest.raises(ModelError, match=r"no file named model\.safetensors"):
+            st.ScoredModel.from_pretrained(bare)
+        for folder in ("almanac", bare):
+            options: dict[str, Any] = {name: 1}
+            with pytest.raises(InvalidInputError, match=f"'{name}' is no option.*of the model{hint}\\.$"):
+                st.ScoredModel.from_pretrained(folder, **options)
 
-        monkeypatch.setattr(transformers.PreTrainedModel, "_load_pretrained_model", unreachable)
-        with pytest.raises(AssertionError, match="weights were loaded"):
-            transformers.AutoModelForCausalLM.from_pretrained(almanac_path())
-        options: dict[str, Any] = {name: 1}
-        with pytest.raises(InvalidInputError, match=f"'{name}' is no option"):
-            st.ScoredModel.from_pretrained("almanac", **options)
+    def test_attributes_of_the_configuration_are_options(self) -> None:
+        stc = st.ScoredModel.from_pretrained("almanac", rms_norm_eps=0.25)
+        assert stc.model.config.rms_norm_eps == 0.25
 
     def test_devices_that_are_not_there(self) -> None:
         with pytest.raises(ModelError, match="torch can put nothing there"):

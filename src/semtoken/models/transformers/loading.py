@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import warnings
 from contextlib import nullcontext
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,21 @@ from semtoken.support.checkpoints.sources import check_folder, is_known
 from semtoken.support.checkpoints.strangers import check_size, check_template
 from semtoken.support.extras import only_errors, quiet_gguf, require
 from semtoken.support.inputs import shown
+from semtoken.support.text import did_you_mean
+
+FURTHER_OPTIONS = frozenset(
+    {
+        *("adapter_kwargs", "adapter_name", "allow_all_kernels", "attn_implementation", "code_revision", "device_map"),
+        *("device_mesh", "distributed_config", "experts_implementation", "generation_config", "gguf_file"),
+        *("kernel_config", "key_mapping", "max_memory", "offload_buffers", "offload_folder", "proxies"),
+        *("quantization_config", "state_dict", "subfolder", "tp_plan", "tp_size", "tqdm_class", "use_kernels"),
+        "variant",
+    }
+)
+"""Options that `PreTrainedModel.from_pretrained` takes, but does not name in its signature."""
 
 HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "proxies", "subfolder", "gguf_file")
 """Options that say where files are, for tokenizer and configuration too."""
-UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 def load_transformers(
@@ -58,7 +69,7 @@ def load_transformers(
     where transformers puts it. `prove` is for `TransformersBackend`; `options` may also be attributes of the model's
     configuration.
 
-    `InvalidInputError`, before any weights are read, for an option that the model does not take, or a device together
+    `InvalidInputError`, before any weights are looked for, for an option that there is not, or a device together
     with a `device_map`; `ModelError` if there is no such model or device, or the model is not one that writes its
     answer token by token behind the prompt, with all its weights.
     """
@@ -79,6 +90,10 @@ def load_transformers(
         kind = _class_for(model_or_path, config)
         if stranger and Path(base).is_dir():
             _check_described(Path(base), kind, config)
+    known = _known_options()
+    if unknown := options.keys() - known:
+        described = config or _config(model_or_path, model_or_path, source, files)
+        _check_attributes(unknown, described, known)
     try:
         if gguf_file := options.get("gguf_file"):
             for package in ("gguf", "accelerate"):
@@ -94,11 +109,6 @@ def load_transformers(
     except SemtokenError:
         raise
     except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
-        # What transformers does not know goes to the constructor of the model, before any weights are read.
-        if (unknown := UNKNOWN_OPTION.search(str(error))) and unknown[1] in options:
-            raise InvalidInputError(
-                f"{unknown[1]!r} is no option of ScoredModel, of transformers' from_pretrained or of the model."
-            ) from error
         if config is not None and "Unrecognized configuration class" in str(error):  # 200 names follow
             raise _no_class(model_or_path, config) from error
         raise _not_loaded(model_or_path, error) from error
@@ -155,6 +165,23 @@ def check_device(device: str | None) -> torch.device:
             f"The model cannot be loaded on {shown(device)}: torch can put nothing there. It sees "
             f"{torch.cuda.device_count()} CUDA devices here, and 'cpu' is always there."
         ) from error
+
+
+def _known_options() -> set[str]:
+    """The names of the options that transformers takes for any model."""
+    named = signature(PreTrainedModel.from_pretrained).parameters.values()
+    kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return {one.name for one in named if one.kind in kinds} - {"pretrained_model_name_or_path"} | FURTHER_OPTIONS
+
+
+def _check_attributes(options: set[str], config: Any, known: set[str]) -> None:
+    """Raise `InvalidInputError` unless all these options are attributes of a model's configuration."""
+    for name in sorted(options):
+        if not hasattr(config, name):
+            raise InvalidInputError(
+                f"{name!r} is no option of ScoredModel, of transformers' from_pretrained or of the model"
+                f"{did_you_mean(name, known)}."
+            )
 
 
 def _base_of(model_or_path: str, revision: str | None, files: dict[str, Any]) -> str:
