@@ -64,3 +64,14 @@ def test_a_line_break_behind_a_message_may_have_ended_it_or_not(end: str | None)
     alone = score_message("Lima", {"content": listed[:1]}, end=end)
     for plain in (cut, alone):
         assert plain.sequence_uncertainty_interval == pytest.approx(stopped.sequence_uncertainty_interval)
+
+
+@each("end", ["stop", None])
+@each("tail", [" Q:", "\nQ", "."])
+def test_other_text_behind_a_message_widens_nothing(end: str | None, tail: str) -> None:
+    steps = [{"token": "Rome", "logprob": math.log(0.74)}, {"token": tail, "logprob": math.log(0.6)}]
+    logprobs = {"content": [step | {"top_logprobs": [step]} for step in steps]}
+    [expected] = score_reply(reply_of("Rome", logprobs, end=end))
+    found = score_message("Rome", logprobs, end=end)
+    assert found.log_confidence_interval == expected.log_confidence_interval
+    assert [flag.message for flag in found.flags] == [flag.message for flag in expected.flags]

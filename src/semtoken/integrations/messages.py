@@ -19,7 +19,8 @@ def score_message(
     """Score a message; `options` are those of `semtoken.score_reply`, the other arguments those of `reply_of`.
 
     Hosts do not keep what ended a message. A line break behind its text may be the token that ended it, which counts,
-    or a stop string, which does not: then the interval holds the number of both.
+    or a stop string, which does not: then the interval holds the number of both. Anything else behind it is what
+    `semtoken.score_reply` takes it for.
 
     Raises
     ------
@@ -29,7 +30,8 @@ def score_message(
     calls = list(calls)
     [answer] = score_reply(reply_of(text, logprobs, calls, end=end), **options)
     [ended] = score_reply(reply_of(text, logprobs, calls, end=end or "stop"), request=ENDED_BY_TOKEN, **options)
-    if ended.n_tokens == answer.n_tokens:
+    behind = "".join(token.text for token in ended.tokens[answer.n_tokens :])
+    if not behind or behind.strip():
         return answer
     ends = [one.log_confidence_interval or (one.log_confidence,) for one in (answer, ended)]
     return answer.with_fields(log_confidence_interval=(min(map(min, ends)), max(map(max, ends))))
