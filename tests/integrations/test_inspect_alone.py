@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.routing import Route
 
 from semtoken import ScoredModel, TokenClusters, score_reply
 from semtoken.core.results.blocks import block_of, numbers_of
-from semtoken.errors import InvalidInputError
+from semtoken.errors import InvalidInputError, ModelError
 from semtoken.integrations.local import LocalChat
 from tests.integrations.recordings import gateway, recorded
 from tests.integrations.test_messages import CHOICE, REPLY
@@ -193,9 +194,47 @@ def test_inspect_asks_a_model_in_this_process_that_is_loaded_once(inspect: Modul
         assert block["confidence"] == pytest.approx(expected.confidence, abs=CLOSE)
     asyncio.run(one.aclose())
     [chat] = inspect._LOADED.values()
-    chat.close()
+    chat.result().close()
     assert (one.names, one.max_connections(), one.should_retry(OSError())) == (["SEMTOKEN_API_KEY"], 64, False)
     with pytest.raises(InvalidInputError, match="calls no tools"):
         asyncio.run(one.generate([], ["think"], None, config))
     with pytest.raises(InvalidInputError, match="leave out dtype, preset"):
         inspect.SemtokenAPI("almanac", "http://127.0.0.1:1", preset="paper", dtype="x")
+
+
+def test_inspect_loads_models_beside_its_other_work_and_keeps_the_error(
+    inspect: ModuleType, almanac: ScoredModel
+) -> None:
+    """A question that is canceled leaves its model, which waits for another one, to the others."""
+    loaded: list[str] = []
+    ready = threading.Event()
+
+    def load(name: str, **_: Any) -> LocalChat:
+        loaded.append(name)
+        # Set by the event loop, which runs on meanwhile.
+        if not ready.wait(10):
+            raise AssertionError("the event loop stood still")
+        if name == "absent":
+            raise ModelError("no such model")
+        return LocalChat(almanac, name)
+
+    async def ask() -> list[Any]:
+        absent, there = (inspect.SemtokenAPI(name) for name in ("absent", "there"))
+
+        def task(api: Any) -> asyncio.Task[Any]:
+            return asyncio.create_task(api.generate([said("What?")], [], None, Fields(max_tokens=2)))
+
+        asked = [task(one) for one in (absent, absent, there, there)]
+        await asyncio.sleep(0.01)
+        asked[2].cancel()
+        await asyncio.sleep(0.01)
+        ready.set()
+        return await asyncio.gather(*asked, task(absent), return_exceptions=True)
+
+    with patch.object(LocalChat, "load", load):
+        *errors, canceled, answered, again = asyncio.run(ask())
+    assert [str(error) for error in (*errors, again)] == ["no such model"] * 3
+    assert isinstance(canceled, asyncio.CancelledError)
+    assert answered.metadata["semtoken"][0]["confidence"] > 0
+    assert loaded == ["absent", "there"]
+    inspect._LOADED["there", "{}"].result().close()

@@ -8,9 +8,11 @@ It is published in Inspect's extension group, so that names work on its command 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 from semtoken.choices import Equality, Preset
@@ -121,7 +123,9 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
         if self.base_url is not None:
             return output_of(await self._ask(request))
         key = json.dumps(self._options, sort_keys=True, default=str)
-        return output_of(await _loaded(self.model_name, key, **self._options).reply(request))
+        # Shielded: a sample that is canceled does not cancel the model of the others.
+        model = await asyncio.shield(asyncio.wrap_future(_loaded(self.model_name, key, **self._options)))
+        return output_of(await model.reply(request))
 
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._client is None:
@@ -147,17 +151,20 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
             self._client.close()
 
 
-_LOADED: dict[tuple[str, str], Any] = {}
+_LOADED: dict[tuple[str, str], Future[Any]] = {}
+_LOADER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semtoken-inspect")
 
 
-def _loaded(name: str, key: str, **options: Any) -> Any:
-    """A model in this process, loaded once and when it is first asked: weights are large, and Inspect makes several
-    objects for one model, one of them without its options, to look something up.
+def _loaded(name: str, key: str, **options: Any) -> Future[Any]:
+    """A model in this process, or the error of loading it: loaded once, in a thread, and when it is first asked.
+
+    Weights are large, and Inspect makes several objects for one model, one of them without its options, to look
+    something up.
     """
     from semtoken.integrations.local import LocalChat
 
     if (name, key) not in _LOADED:
-        _LOADED[name, key] = LocalChat.load(name, **options)
+        _LOADED[name, key] = _LOADER.submit(LocalChat.load, name, **options)
     return _LOADED[name, key]
 
 
