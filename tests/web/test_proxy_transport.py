@@ -19,8 +19,11 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.keys import KeyFilter
 from semtoken.web.proxy.settings import ProxySettings
 from tests.rows import each
 from tests.web import lima
@@ -453,6 +456,7 @@ SENT: list[tuple[dict[str, str], str]] = [
     ({"x-goog-api-key": KEY}, ""),
     ({"Authorization": f"Basic {BASIC}"}, ""),
     ({}, f"?key={KEY}"),
+    ({}, f"?a=b&api%5Fkey={KEY}"),
 ]
 """Headers and queries that hold a key."""
 
@@ -480,7 +484,49 @@ def test_the_password_in_the_upstreams_address_is_hidden_too(almanac_clusters: A
 
 
 @each("status", [b"200 OK", b"401 Unauthorized"])
-def test_answers_and_words_that_are_no_key_stay_as_they_are(proxied: Start, status: bytes) -> None:
-    key = KEY if status == b"200 OK" else "none"
+@each("word", ["none", "undefined", "lm-studio", "no-key-required"])
+def test_answers_and_words_that_are_no_key_stay_as_they_are(proxied: Start, status: bytes, word: str) -> None:
+    key = KEY if status == b"200 OK" else word
     url, _ = proxied(said({"text": f"This {key} is no secret."}, status=status))
     assert post(url, "/v1/files", headers={"api-key": key}).json() == {"text": f"This {key} is no secret."}
+
+
+@each("form", ["abc/+d 6789", "abc%2F%2Bd+6789", r"abc\/+d 6789"])
+def test_a_key_is_hidden_in_each_form_that_a_message_repeats(proxied: Start, form: str) -> None:
+    url, _ = proxied(response(form.encode(), status=b"401 Unauthorized"))
+    assert post(url, "/v1/files?key=abc%2F%2Bd+6789").text == "*" * (len(form) - 4) + "6789"
+
+
+def test_credentials_that_are_not_ascii_are_passed_on(proxied: Start) -> None:
+    url, _ = proxied(said({"error": "no"}, status=b"401 Unauthorized"))
+    headers: Any = {b"Authorization": "Basic pässwort".encode()}
+    assert httpx.get(url + "/v1/models", headers=headers).status_code == 401
+
+
+@each("path", PATHS)
+def test_a_key_is_hidden_wherever_it_is_in_a_long_error(proxied: Start, path: str) -> None:
+    filler = b"x" * (2**16 - 5)
+    body = filler + b"%s %s" % (KEY.encode(), KEY.encode()) + filler + KEY[:9].encode()
+    url, _ = proxied(response(body, status=b"503 Busy"))
+    assert post(url, path, headers={"api-key": KEY}).content == body.replace(KEY[:-4].encode(), b"*" * (len(KEY) - 4))
+
+
+def test_an_error_that_comes_in_pieces_is_passed_on_as_it_comes(proxied: Start) -> None:
+    head = stream_head().replace(b"200 OK", b"503 Busy")
+    url, _ = proxied(holding(threading.Event(), b"", head + chunk(f"data: {KEY}\n\n".encode())))
+    with httpx.stream("GET", f"{url}/v1/other?key={KEY}", timeout=20) as answer:
+        assert next(answer.iter_raw()) == b"data: " + b"*" * (len(KEY) - 4) + b"6789\n\n"
+
+
+@given(st.lists(st.text("ab12", max_size=6)))
+def test_keys_are_hidden_wherever_a_message_is_cut(pieces: list[str]) -> None:
+    """As in the whole message, and nothing waits that cannot be the beginning of a key."""
+    keys = [b"ab1ab1ab2", b"b1ab1ab", b"1ab1ab"]
+    cut = KeyFilter(keys)
+    shown = b""
+    for n, piece in enumerate(pieces, 1):
+        shown += cut.hidden(piece.encode())
+        waiting = "".join(pieces[:n]).encode()[len(shown) :]
+        assert not waiting or any(key.startswith(waiting) for key in keys)
+    message = "".join(pieces).encode()
+    assert shown + cut.hidden(b"", last=True) == KeyFilter(keys).hidden(message, last=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 from yarl import URL
 
-from semtoken.web.proxy.keys import keys_of, without_keys
+from semtoken.web.proxy.keys import KeyFilter, keys_of
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.wire import EVENT_STREAM, JSON_LINES, ApiError
 
@@ -75,13 +75,12 @@ class UpstreamAnswer:
         self.headers: Headers = response.raw_headers
         self._response = response
         self._begun: list[bytes] = []
+        self._filter: KeyFilter | None = None
 
-    async def hide(self, keys: Sequence[bytes]) -> None:
-        """Make the keys of the request unreadable in the message of an error, unless it came compressed."""
-        with suppress(BrokenOff):  # which shows where the rest is read
-            await self.beginning(LONGEST_MESSAGE)
-        if self._begun and self.encoding == "identity":
-            self._begun = [without_keys(b"".join(self._begun), keys)]
+    def hide(self, keys: Sequence[bytes]) -> None:
+        """Make the keys of the request unreadable in the message of an error, unless it comes compressed."""
+        if keys and self.encoding == "identity":
+            self._filter = KeyFilter(keys)
 
     def header(self, name: str) -> str:
         """The value of a header in lower case, "" if it is not there."""
@@ -130,6 +129,15 @@ class UpstreamAnswer:
         return bytes(raw)
 
     async def _read(self) -> bytes:
+        """The next piece, without keys; of an answer that breaks off, what may have begun a key is not shown."""
+        if self._filter is None:
+            return await self._received()
+        while piece := await self._received():
+            if shown := self._filter.hidden(piece):
+                return shown
+        return self._filter.hidden(b"", last=True)
+
+    async def _received(self) -> bytes:
         try:
             return await self._response.content.readany()
         except TimeoutError as error:
@@ -202,8 +210,8 @@ class Upstream:
         if response.status not in STATUSES:
             raise _failure(502, "upstream_broken", f"The upstream answered with the status {response.status}.")
         answer = UpstreamAnswer(response)
-        if answer.status >= 400 and (keys := keys_of(headers, url.raw_query_string)):
-            await answer.hide(keys)
+        if answer.status >= 400:
+            answer.hide(keys_of(headers, url.raw_query_string))
         return answer
 
     async def answers(self) -> int | None:
