@@ -112,6 +112,14 @@ def test_tokens_added_to_a_recorded_reply_change_nothing(place: int, name: str) 
     assert after is None or after == pytest.approx(before, abs=1e-6)
 
 
+@each("stop", [" ", "\n", "\n\nQ:"])
+@each("text", ["", " "])
+def test_a_blank_stop_string_opens_an_answer_as_others_do(stop: str, text: str) -> None:
+    whole = chat_reply(text, [item(f"{stop} DC", 0.5)], stop_reason=stop)
+    with pytest.raises(SemtokenError, match="answer is empty, since its stop string opens it"):
+        score_reply(whole)
+
+
 ITEMS = [item(*one) for one in SAID]
 BARE = [{"text": one["token"], "logprob": one["logprob"]} for one in ITEMS]
 

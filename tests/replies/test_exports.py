@@ -59,7 +59,7 @@ def har(**content: str) -> dict[str, Any]:
 ENDS: dict[str, dict[str, Any]] = {
     "output_text.done": {"text": "Oslo", "logprobs": ITEMS},
     "content_part.done": {"part": {"text": "Oslo", "logprobs": ITEMS}},
-    "output_item.done": {"item": {"content": [{"text": "Oslo", "logprobs": ITEMS}]}},
+    "output_item.done": {"item": {"type": "message", "content": [{"text": "Oslo", "logprobs": ITEMS}]}},
 }
 """Ends of parts of a stream of Responses, which repeat the part."""
 EXPORTS: dict[str, Any] = {

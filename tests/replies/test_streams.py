@@ -225,3 +225,38 @@ def test_blanks_before_an_answer_are_its_own_and_what_else_comes_before_is_not()
     assert SegmentKeeper(divided=True).add(delta) == [ReplyEvent(0, "answer", "\nOslo", (blank, word))]
     before = SegmentKeeper(divided=True).add(delta._replace(steps=StepList((mark, blank, word))))
     assert before == [ReplyEvent(0, "reasoning", "", (mark, blank)), ReplyEvent(0, "answer", "\nOslo", (word,))]
+
+
+ROME, IS = made.entry("Rome", -0.1), made.entry(" is", -0.2)
+DELTA, DONE = "response.output_text.delta", {"type": "response.output_text.done", "logprobs": [ROME, IS]}
+
+
+def output_item(kind: str, *parts: Any) -> dict[str, Any]:
+    """The end of an item of the output, whose parts have these numbers."""
+    return {
+        "type": "response.output_item.done",
+        "item": {"type": kind, "content": [{"logprobs": one} for one in parts]},
+    }
+
+
+@each(
+    "sent",
+    [
+        [("Rome", [ROME, IS]), (" is", []), DONE],  # a chunk for both tokens
+        [("Ro", [ROME]), ("me", []), (" is", [IS]), DONE],
+        [("Rome", [ROME]), (" ", []), ("is", [IS]), output_item("message", [ROME, IS])],
+        [("Rome", []), (" is", []), output_item("reasoning", [made.entry("Hm", -0.3)]), DONE],
+        [("Rome", []), (" is", []), DONE, output_item("message", [ROME, IS])],
+        [("Rome", []), (" is", [], 1), output_item("message", [ROME], [IS])],
+        [("Rome", [ROME]), (" is", [], 1), output_item("message", [ROME], [IS])],
+    ],
+)
+def test_numbers_at_the_end_of_a_part_count_where_its_pieces_have_none(sent: list[Any]) -> None:
+    """Items of another kind are no answer, and a message may have several parts."""
+    names = ("delta", "logprobs", "content_index")
+    chunks = [one if isinstance(one, dict) else {"type": DELTA, **dict(zip(names, one, strict=False))} for one in sent]
+    parsed_reply, _ = streamed([*chunks, {"type": "response.completed", "response": {"status": "completed"}}])
+    [choice] = parsed_reply.choices
+    [answer] = choice.segments
+    assert (answer.text, answer.problem, choice.flags) == ("Rome is", None, ())
+    assert [step.chosen.log_prob for step in answer.steps] == [-0.1, -0.2]

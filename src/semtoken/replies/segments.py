@@ -192,10 +192,10 @@ def assemble(raw: RawChoice, ask: str, question: str | None = None) -> ReplyChoi
         if not (text or steps):
             continue
         problem = problem or fault or (division.problem if kind == "answer" else None)
-        problem = problem or lacking.problem or _silence(kind, steps, raw, ask)
+        problem = problem or lacking.problem or _silence(kind, steps, raw, division, ask)
         segments.append(Segment(kind, text, steps, problem or (lacking.of_calls if kind == "tool_call" else None)))
     if not segments:
-        segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
+        segments.append(Segment("answer", "", (), _silence("answer", (), raw, division, ask)))
     return ReplyChoice(
         index=raw.choice,
         segments=tuple(segments),
@@ -369,10 +369,12 @@ def _step_notes(quirks: Quirks) -> list[str]:
     return [TWICE] * quirks.twice + [FORBIDDEN] * forbidden
 
 
-def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: str) -> str | None:
+def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, division: Division, ask: str) -> str | None:
     """The reason why a part has no steps; None if it has some."""
     if steps:
         return None
+    if raw.steps.steps and not division.steps:
+        return "The answer is empty, since its stop string opens it: nothing is to be scored."
     if not any(raw.texts.values()):
         return (
             f"The answer is empty (its end: {raw.finish_reason}) and has no log-probabilities: nothing is to be scored."
@@ -407,7 +409,7 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     main = main_segment(texts)
     if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
         spelled = text_of_pieces(pieces)
-        if main == "answer" and any(spelled.lstrip().startswith(stop) for stop in raw.stops):
+        if main == "answer" and any(begin.startswith(raw.stops) for begin in (spelled, spelled.lstrip())):
             return Division({})  # the engine stopped before it had written anything
         return _without_answer(steps, spelled, main)
     if main != "answer":

@@ -31,12 +31,6 @@ EVENTS: Mapping[str, SegmentKind] = {
     "response.function_call_arguments.delta": "tool_call",
 }
 ANSWER = "response.output_text.delta"
-ENDS_OF_PARTS: Mapping[str, Path] = {
-    "response.output_text.done": (),
-    "response.content_part.done": ("part",),
-    "response.output_item.done": ("item", "content", 0),
-}
-"""Events that repeat the answer, each with the place of its numbers: they have them, too, or alone."""
 ENDS = ("response.completed", "response.incomplete")
 FAILED = "response.failed"
 LOG_PROBS = "message.output_text.logprobs"
@@ -152,8 +146,8 @@ class OpenAIResponses(Shape):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_bare = False
-        """True if the last text of the answer came without numbers."""
+        self._has_numbers: dict[tuple[str, str], bool] = {}
+        """True for a part of the output, by its place, if some piece of its text came with numbers."""
 
     def deltas(self, reply: RawReply, position: int = 0) -> Iterator[Delta]:
         """The one choice of a reply, or the content that an event adds to it."""
@@ -174,16 +168,18 @@ class OpenAIResponses(Shape):
             logprobs = reply.get("logprobs")
             steps = steps_from_items([] if logprobs is None else logprobs, "logprobs")
             if event == ANSWER and text:
-                self._is_bare = not steps.steps
+                place = _place_of(reply)
+                self._has_numbers[place] = self._has_numbers.get(place, False) or bool(steps.steps)
             if kind == "tool_call":
                 yield Delta(0, steps=steps, calls={0: ("", text)})
             else:
                 yield Delta(0, {kind: text} if text else {}, steps)
-        elif event in ENDS_OF_PARTS and self._is_bare:
-            listed = fields.value_at(reply, (*ENDS_OF_PARTS[event], "logprobs"))
-            if listed:
-                self._is_bare = False
-                yield Delta(0, steps=steps_from_items(listed, "logprobs"))
+        else:
+            for place, part in _ended_parts(event, reply):
+                listed = fields.value_at(part, ("logprobs",))
+                if listed and self._has_numbers.get(place) is False:  # all of them come at the end of the part
+                    self._has_numbers[place] = True
+                    yield Delta(0, steps=steps_from_items(listed, "logprobs"))
 
     def note(self, reply: RawReply) -> None:
         """Notice fields that only vLLM has."""
@@ -234,6 +230,23 @@ def _parts(item: RawReply, where: str) -> Iterator[RawReply]:
             continue  # a summary of what is there in full
         for j, part in enumerate(as_list([] if parts is None else parts, f"{where}.{name}")):
             yield as_object(part, f"{where}.{name}[{j}]")
+
+
+def _place_of(event: RawReply, part: int = 0) -> tuple[str, str]:
+    """The place in the output of the part that an event belongs to; `part` is its number where the event has none."""
+    return str(event.get("output_index", 0)), str(event.get("content_index", part))
+
+
+def _ended_parts(event: str, reply: RawReply) -> list[tuple[tuple[str, str], Any]]:
+    """The parts of the answer that an event repeats at their end, with their places; none for any other event."""
+    if event == "response.output_text.done":
+        return [(_place_of(reply), reply)]
+    if event == "response.content_part.done":
+        return [(_place_of(reply), reply.get("part"))]
+    if event != "response.output_item.done" or fields.value_at(reply, ("item", "type")) != "message":
+        return []
+    parts = fields.value_at(reply, ("item", "content"))
+    return [(_place_of(reply, i), part) for i, part in enumerate(parts if isinstance(parts, list) else [])]
 
 
 def _end(reply: RawReply) -> str | None:
