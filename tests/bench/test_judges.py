@@ -345,7 +345,9 @@ def test_what_the_command_writes_can_be_imported_and_judged_again(tmp_path: Path
         (["-j", "{nope"], "is no JSON"),
         (["-j", "exact", "-j", '{"kind": "rouge", "name": "exact"}'], "Two judges have the name 'exact'"),
         (["-j", '{"kind": "exact", "name": "question"}'], "The answers have a field 'question'"),
-        (["-j", '{"kind": "exact", "name": "correct"}'], "The answers have a field 'correct'"),
+        (["-j", '{"kind": "exact", "name": "correct"}'], "The name 'correct' is reserved"),
+        (["-j", '{"kind": "exact", "name": "my"}'], "The answers have a field 'my_quality', which the judge 'my'"),
+        (["-j", "exact", "-j", '{"kind": "rouge", "name": "exact_reply"}'], "would write a column 'exact_reply'"),
         (["-o", "out.txt"], "must end in .jsonl, .csv or .parquet"),
         (["-o", "in.jsonl"], "is the input"),
         (["-o", "there.csv"], "there.csv exists"),
@@ -358,7 +360,7 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    source = write_lines(Path("in.jsonl"), ROWS)
+    source = write_lines(Path("in.jsonl"), [{**row, "my_quality": 0.5} for row in ROWS])
     Path("there.csv").write_text("mine")
     Path("folder.csv").mkdir()
     result = run(source, *arguments)

@@ -230,9 +230,11 @@ def test_texts_are_kept_unless_asked_not_to() -> None:
 
 
 def test_another_table_is_refused(tmp_path: Path) -> None:
-    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(InvalidInputError, match="holds no answers of a benchmark run"):
-        collect(tmp_path / "other.parquet")
+    for metadata in ({}, {METADATA_KEY: b"[1]"}, {METADATA_KEY: b"{}"}):
+        other = pyarrow.table({"a": [1]}).replace_schema_metadata(metadata)
+        pyarrow.parquet.write_table(other, tmp_path / "other.parquet")
+        with pytest.raises(InvalidInputError, match="holds no answers of a benchmark run"):
+            collect(tmp_path / "other.parquet")
 
 
 @pytest.mark.parametrize(

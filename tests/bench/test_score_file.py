@@ -334,7 +334,7 @@ def test_the_input_is_never_written_over(job: ScoringJob) -> None:
         (b'{"messages": []}', "one or more"),
         (b'{"messages": [{"content": "no role"}]}', "one or more"),
         (b'{"prompt": "a", "response": {}}', "text or a list of token ids, not an object"),
-        (b'{"prompt": "a", "response": [true]}', "text or a list of token ids, not a list of something else"),
+        (b'{"prompt": "a", "response": [7, true]}', "text or a list of token ids; item 2 is true"),
         (b'{"line": 3, "error": "empty"}', "an earlier command could not use it: empty"),
         (b'{"prompt": "a", "x": NaN}', "NaN is no JSON number"),
         (b'{"prompt": "a", "x": 1e999}', "the number 1e999 is too large"),

@@ -300,10 +300,21 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="damaged or incomplete"):
         token_table(tmp_path)
     file.unlink()
-    for content in ("{", "[" * 100_000, "[]", "{}", '{"weight_map": {"lm_head.weight": 5}}'):
+    wrong = '{"weight_map": {"model.embed_tokens.weight": 5, "lm_head.weight": 5}}'
+    for content in ("{", "[" * 100_000, "[]", "{}", '{"weight_map": []}', wrong):
         (tmp_path / "model.safetensors.index.json").write_text(content)
         with pytest.raises(ModelError, match=r"index.json is damaged"):
             token_table(tmp_path)
+
+
+def test_only_the_names_that_are_used_are_checked_in_an_index_of_shards(tmp_path: Path) -> None:
+    tiny.llama(40).save_pretrained(tmp_path)
+    table = token_table(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "one.safetensors")
+    used = '"model.embed_tokens.weight": "one.safetensors", "lm_head.weight": "one.safetensors"'
+    index = f'\ufeff{{"metadata": {{"total_size": NaN}}, "weight_map": {{"model.norm.weight": null, {used}}}}}'
+    (tmp_path / "model.safetensors.index.json").write_text(index, encoding="utf-8")
+    assert np.array_equal(token_table(tmp_path), table)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])

@@ -149,11 +149,11 @@ def read_answers(path: str | Path) -> RunResults:
     try:
         table = parquet.read_table(file)
         facts = json.loads((table.schema.metadata or {})[METADATA_KEY])
-    except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
+        version = facts["version"]
+    except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
         raise InvalidInputError(
             f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
         ) from error
-    version = facts.get("version") if isinstance(facts, dict) else None
     if version != VERSION:
         raise InvalidInputError(f"{file} is of another release of semtoken (version {version} of its format).")
     try:

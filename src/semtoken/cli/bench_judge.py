@@ -57,7 +57,7 @@ def judge(
         Verdicts from elsewhere: .csv or .jsonl with id and correct.
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.kinds import check_names, judges_from, read_answers, write_verdicts
+    from semtoken.bench.judges.kinds import judges_from, read_answers, require_free_names, write_verdicts
     from semtoken.bench.judges.llm import LLMJudge
     from semtoken.support.files.record_files import STANDARD, as_file
 
@@ -75,7 +75,7 @@ def judge(
         items = read_answers(readable)
     wanted = [_parsed(judge) if judge.startswith("{") else judge for judge in dict.fromkeys(judges)]
     chosen = judges_from(wanted, options, [item.question.id for item in items])
-    check_names([one.name for one in chosen], items)
+    require_free_names([one.name for one in chosen], items)
     verdicts: dict[str, list[Verdict]] = {}
     for chosen_judge in chosen:
         if isinstance(chosen_judge, LLMJudge):

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -39,6 +38,8 @@ OUTPUT_MODULES = frozenset(("lm_head", "embed_out", "output", "output_layer", "h
 OTHER_PARTS = frozenset(("layers", "layer", "blocks", "h", "mtp", "encoder"))
 OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech|codec")
 PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weight_scale_inv", "absmax", "SCB")
+INDEX = "model.safetensors.index.json"
+"""The file that says which shard of a checkpoint holds which tensor."""
 MOST_OF_INDEX = 64 * MEBIBYTE  # bytes; that of 140,000 tensors has 15 MB
 
 UNQUANTIZED = (
@@ -133,12 +134,6 @@ def _module_matrix(module: Any, what: str) -> Matrix:
     return np.asarray(tensor.numpy())
 
 
-class _Index(msgspec.Struct):
-    """The file that says which shard of a checkpoint holds which tensor."""
-
-    weight_map: dict[str, str]
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """The files of a model in a directory or on the hub."""
@@ -183,13 +178,13 @@ class Checkpoint:
         read = {name: self._read(where[name], name) for name in (source, head) if name is not None}
         return (read[source] if source else None, read[head] if head else None)
 
-    def _where(self) -> dict[str, str]:
+    def _where(self) -> dict[str, Any]:
         """Tensor name -> file. One file goes before the shards of an index, as in transformers, which leaves the index
         of a former save beside it.
         """
         names = ["model.safetensors"]
         if self.file(names[0]) is None:
-            if (index := self.file("model.safetensors.index.json")) is not None:
+            if (index := self.file(INDEX)) is not None:
                 return _shards(index)
             if self.folder is not None:
                 # Some repositories name their file otherwise, and adapters lie beside it.
@@ -259,7 +254,9 @@ class Checkpoint:
             raise ModelError(f"{path} cannot be read: {error}") from error
         return config if isinstance(config, dict) else {}
 
-    def _read(self, file: str, tensor: str) -> Matrix:
+    def _read(self, file: Any, tensor: str) -> Matrix:
+        if not isinstance(file, str):
+            raise ModelError(f"{INDEX} is damaged: it names no file for {tensor}. Download the checkpoint again.")
         path = self.file(file)
         if path is None:
             raise ModelError(f"{self.origin.model} is incomplete: its index names {file}, which is missing.")
@@ -273,14 +270,18 @@ class Checkpoint:
         return stored.mapped()
 
 
-def _shards(index: Path) -> dict[str, str]:
-    """Tensor name -> file, by the index of a checkpoint in several files."""
+def _shards(index: Path) -> dict[str, Any]:
+    """Tensor name -> file, by the index of a checkpoint in several files; what it says of a tensor is not checked."""
     try:
-        return msgspec.json.decode(read_bounded(index, MOST_OF_INDEX), type=_Index).weight_map
+        content = json.loads(read_bounded(index, MOST_OF_INDEX))
     except InvalidInputError as error:
         raise ModelError(str(error)) from error
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{index} is damaged: {error}. Download the checkpoint again.") from error
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(shards, dict):
+        raise ModelError(f"{index} is damaged: it has no 'weight_map'. Download the checkpoint again.")
+    return shards
 
 
 def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:

@@ -333,21 +333,38 @@ def read_answers(path: Path) -> list[AnswerToJudge]:
 
 
 WRITTEN = ("id", "response", "correct")
-"""Fields of judged records that are no judge's."""
+"""Fields that every judged record has, so no judge may have such a name."""
 
 
-def check_names(names: Iterable[str], items: Sequence[AnswerToJudge]) -> None:
-    """Raise `InvalidInputError` if the verdicts of a judge of this name would replace another field of the records.
+def require_free_names(names: Sequence[str], items: Sequence[AnswerToJudge]) -> None:
+    """Raise `InvalidInputError` if a column of a judge of one of these names would replace another field of the
+    records, or another judge's column.
 
-    Verdicts by an earlier judge of the name may be replaced.
+    Columns by an earlier judge of the name may be replaced: its verdicts, and what stands beside them.
     """
     for name in names:
-        others = (item for item in items if str(item.record.get(name, "")).lower() not in VERDICTS)
-        if name in WRITTEN or next(others, None) is not None:
-            raise InvalidInputError(
-                f"The answers have a field {name!r}, which the verdicts of the judge {name!r} would replace: give the "
-                "judge another 'name'."
-            )
+        if name in WRITTEN:
+            raise InvalidInputError(f"The name {name!r} is reserved for a field: give the judge another 'name'.")
+        for column in (name, *_measures(name)):
+            if any(_is_of_another(item.record, name, column) for item in items):
+                raise InvalidInputError(
+                    f"The answers have a field {column!r}, which the judge {name!r} would replace: give the judge "
+                    "another 'name'."
+                )
+    if twice := first_repeated(column for name in names for column in (name, *_measures(name))):
+        raise InvalidInputError(f"Two judges would write a column {twice!r}; give one another 'name'.")
+
+
+def _is_of_another(record: Mapping[str, Any], name: str, column: str) -> bool:
+    """True if a record has something in a column that no earlier judge of this name wrote."""
+    if column != name:
+        return name not in record and record.get(column) is not None
+    return str(record.get(name, "")).lower() not in VERDICTS
+
+
+def _measures(judge: str) -> tuple[str, str]:
+    """The columns of a judge's qualities and of its replies."""
+    return f"{judge}_quality", f"{judge}_reply"
 
 
 def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
@@ -374,9 +391,10 @@ def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping
 
 
 def _columns(judge: str, verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+    quality, reply = _measures(judge)
     measured: dict[str, list[Any]] = {
-        f"{judge}_quality": [verdict.quality for verdict in verdicts],
-        f"{judge}_reply": [verdict.reply for verdict in verdicts],
+        quality: [verdict.quality for verdict in verdicts],
+        reply: [verdict.reply for verdict in verdicts],
     }
     correct = [None if math.isnan(verdict.correct) else int(verdict.correct) for verdict in verdicts]
     return {judge: correct} | {name: values for name, values in measured.items() if any(v is not None for v in values)}

@@ -73,7 +73,7 @@ class PairedTests:
         }
 
     def _tested(self, metric: str, first: str, second: str) -> float:
-        """P-value of the difference between two uncertainties; the test has two sides, so their order is the same."""
+        """P-value of the difference between two uncertainties, whose order does not matter to a test of two sides."""
         pair = self._uncertainty[first], self._uncertainty[second]
         return permutation_test(metric, *pair, self._correct, n_permutations=self._n, seed=SEED)
 

@@ -23,7 +23,9 @@ from semtoken.support.files.images import (
     with_paths,
 )
 from semtoken.support.files.record_files import Record, kind_of, read_records
+from semtoken.support.files.strict_json import dump_json
 from semtoken.support.inputs import place
+from semtoken.support.text import shortened
 
 Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"
@@ -186,7 +188,10 @@ def _response(record: Mapping[str, Any]) -> Response | None:
     response = record.get("response")
     if response is None or isinstance(response, str):
         return response
-    if isinstance(response, list) and all(type(token) is int for token in response):
-        return response
-    given = "a list of something else" if isinstance(response, list) else kind_of(response)
-    raise InvalidInputError(f"'response' must be text or a list of token ids, not {given}")
+    if not isinstance(response, list):
+        raise InvalidInputError(f"'response' must be text or a list of token ids, not {kind_of(response)}")
+    for number, token in enumerate(response, start=1):
+        if type(token) is not int:
+            item = shortened(dump_json(token).decode("utf-8"), 40)
+            raise InvalidInputError(f"'response' must be text or a list of token ids; item {number} is {item}")
+    return response

@@ -38,8 +38,8 @@ DOTS = 150
 MOST_PAGES = 2_000
 """The most pages of one file."""
 SOURCES = ("image", "path", "url", "image_url")
-LONGEST_NAME = 255
-"""Characters that the name of a file has at most."""
+MOST_SHOWN = 255
+"""Characters of a path that a message shows at most; a longer one may be base64."""
 DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,", re.IGNORECASE)
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 SIDES = (1600, 1200, 900, 600, 400, 250)
@@ -250,8 +250,8 @@ def lacking(path: str) -> str:
     """Why an image cannot be read if there is no file of this path, else an empty text."""
     if os.path.isfile(path):  # which is false, too, for a name that no file can have
         return ""
-    hint = "; if it is base64, begin it with data:image/png;base64," if len(path) > LONGEST_NAME else ""
-    return f"there is no image file {shortened(visible(path), LONGEST_NAME)}{hint}"
+    hint = "; if it is base64, begin it with data:image/png;base64," if len(path) > MOST_SHOWN else ""
+    return f"there is no image file {shortened(visible(path), MOST_SHOWN)}{hint}"
 
 
 @dataclass(frozen=True)
