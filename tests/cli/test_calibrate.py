@@ -109,10 +109,18 @@ def test_delta_and_further_scores_place_the_threshold(semtoken: RunCommand, tmp_
     assert_told(refused, "three.jsonl has no effect: at least 200 answers without labels", "there are 3.", status=2)
     groups = write_lines(tmp_path / "groups.jsonl", [r | {"kind": "ab"[i % 2]} for i, r in enumerate(rows[:300])])
     grouped = ("calibrate", groups, "-o", tmp_path / "none", "--group-by", "kind")
-    for kind, n in (("c", 0), ("a", 199)):
+    for kind, reason in (
+        ("c", "none of its answers is of the group and model of labeled ones"),
+        ("a", "no group has more than 199."),
+    ):
         others = write_lines(tmp_path / "others.jsonl", [row | {"kind": kind} for row in further[:199]])
         refused = semtoken(*grouped, "--unlabeled", others)
-        assert_told(refused, "others.jsonl has no effect", f"no group has more than {n}.", status=2)
+        assert_told(refused, "others.jsonl has no effect", reason, status=2)
+    own = write_lines(tmp_path / "own.jsonl", [r | {"model": "a"} for r in rows])
+    others = write_lines(tmp_path / "others.jsonl", [r | {"model": "b"} for r in further])
+    for name in (own, write_lines(tmp_path / "all.jsonl", [r | {"model": "a"} for r in rows[:300]])):
+        refused = semtoken("calibrate", name, "-o", tmp_path / "none", "--unlabeled", others)
+        assert_told(refused, "none of its answers is of the model of labeled ones", status=2)
 
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from semtoken.guarantees.answer_records import AnswerRecord, answer_record, one_
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.auditing import audit_answers
 from semtoken.guarantees.fingerprint import ELSEWHERE
-from semtoken.guarantees.group_names import group_name
+from semtoken.guarantees.group_names import Group, group_name
 from semtoken.guarantees.groups import answer_groups, fit_groups
 from semtoken.support.files.record_files import read_rows, write_records
 from tests.guarantees.test_calibrator import response
@@ -170,10 +171,30 @@ def test_another_model_is_said_once(tmp_path: Path) -> None:
     [fitted, _] = fit_groups(answer_groups(both, by="model"), alpha=0.3)
     remarks = " ".join(audit_answers(fitted.calibrator, both).remarks())
     assert remarks.count("another") == 1 and "60 answers are left out: they are of another group (model b)" in remarks
-    for known, said in ((Fingerprint(), "(model b)"), (Fingerprint(model="b"), "the model was 'a' and is 'b'")):
+    for known, said in (
+        (Fingerprint(), "(model b)"),
+        (Fingerprint(model="a"), "(model b)"),
+        (Fingerprint(model="b"), "the model was 'a' and is 'b'"),
+    ):
         block = CalibratorInUse(fitted.calibrator, known).block(response(-0.1), {"model": "b"})
         assert [said in flag for flag in block[ELSEWHERE]].count(True) == 1
         assert len(block[ELSEWHERE]) == 2, "and that nothing is known of the rules"
+
+
+def test_groups_of_models_are_compared_where_the_model_is_not_known() -> None:
+    by_model = [Fingerprint(task=Group("model", name), distribution="raw", signature="s") for name in "ab"]
+    [flag] = by_model[0].flags(replace(by_model[1], model="b"))
+    assert "is of another group (model b)" in flag.message
+
+
+def test_groups_in_a_mapping_are_named_as_those_that_are_asked_for() -> None:
+    threshold = st.Threshold.fit(-np.linspace(0, 2, 100), np.ones(100))
+    found = GroupThresholds({"True": threshold, "1.0": threshold})
+    assert list(found.thresholds) == ["true", "1"]
+    for name in ("True", True, "1.0", 1):
+        assert found.decide(-0.01, name) == threshold.decide(-0.01)
+    with pytest.raises(InvalidInputError, match="have the same name"):
+        GroupThresholds({"True": threshold, "true": threshold})
 
 
 def test_a_group_that_cannot_be_fitted_is_named() -> None:
@@ -206,7 +227,7 @@ def test_a_saved_group_is_read_as_a_calibrator(tmp_path: Path) -> None:
     [good] = fit_groups(answer_groups(records(300)), alpha=0.3)
     assert good.calibrator.guarantees and good.forecast == ""
     with pytest.raises(
-        ArtifactError, match=rf"^{tmp_path} cannot be used\. It holds calibrators of groups\. .*/made\.$"
+        ArtifactError, match=rf"^{tmp_path} cannot be used\. It holds no calibrator itself, but others: .*/made\.$"
     ):
         st.Calibrator.load(tmp_path)
     good.save(tmp_path)

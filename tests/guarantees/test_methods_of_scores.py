@@ -95,7 +95,13 @@ def test_answers_as_they_stand_in_a_file(tmp_path: Path) -> None:
     unscored = {"question": "d", "response": "w", "unscored": "no log-probabilities", "log_confidence": None}
     for odd, reason in (
         ([lines[2], unscored], "no answer with a score. The first of 2 lines says why: no answer in time"),
-        ([unscored], "no answer with a score. The first of 1 line says why: no log-probabilities"),
+        ([unscored], "no answer with a score. Its only line says why: no log-probabilities"),
+        ([{"error": {"message": "busy"}}], "no answer with a score. Its only line says why: busy"),
+        ([{"error": {"a": 1}}], "no answer with a score. Its only line has a field 'error' that is no text."),
+        (
+            [{"unscored": True}] * 2,
+            "no answer with a score. The first of 2 lines has a field 'unscored' that is no text.",
+        ),
         ([], "no answers."),
     ):
         with pytest.raises(InvalidInputError, match=f"{path} holds {reason}$"):

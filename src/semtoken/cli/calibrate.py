@@ -136,6 +136,7 @@ def _fit_answers(source: str, how: AnswerOptions, wanted: GuaranteeSection, targ
         raise InvalidInputError(f"{target.output} holds a calibrator of typed questions. Name another folder.")
     check_folders(target.output, overwrite=target.overwrite)
     answers, further = _read(source, how, wanted)
+    # Before one of each is chosen: beside an answer that is judged, the same one may have a label that differs.
     answers, judge = _judged(answers, how.judge)
     judged_by = judge or f"labels in the {'journal' if is_journal(source) else 'file'}"
     groups = answer_groups(_one_of_each(answers, how.group_by), further, how.group_by)

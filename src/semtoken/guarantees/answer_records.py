@@ -138,11 +138,8 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     rows = [(where, record) for _, where, record in read_rows(path)]
     answers = [answer_record(where, record, label) for where, record in rows if not _has_no_score(record)]
     if rows and not answers:
-        first = rows[0][1]
-        raise InvalidInputError(
-            f"{path} holds no answer with a score. The first of {with_noun(len(rows), 'line')} says why: "
-            f"{error_text(first.get('error') or first.get('unscored'))}"
-        )
+        first = "Its only line" if len(rows) == 1 else f"The first of {with_noun(len(rows), 'line')}"
+        raise InvalidInputError(f"{path} holds no answer with a score. {first} {_why_unscored(rows[0][1])}")
     if not answers:
         raise InvalidInputError(f"{path} holds no answers.")
     return answers
@@ -151,6 +148,15 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 def _has_no_score(record: Mapping[str, Any]) -> bool:
     """True for a line that says why it has no score: an `error`, or what a journal calls `unscored`."""
     return bool(record.get("error") or (record.get("unscored") and record.get("log_confidence") in (None, "")))
+
+
+def _why_unscored(record: Mapping[str, Any]) -> str:
+    """The end of a sentence on a line that has no score: the reason that it gives, if that is a text."""
+    field = "error" if record.get("error") else "unscored"
+    said = record[field]
+    if isinstance(said.get("message") if isinstance(said, Mapping) else said, str):
+        return f"says why: {error_text(said)}"
+    return f"has a field '{field}' that is no text."
 
 
 def are_scored(path: Path) -> bool:

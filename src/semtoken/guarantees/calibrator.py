@@ -492,10 +492,10 @@ def read_calibrator(directory: str | Path) -> tuple[Calibrator, bytes]:
 
 
 def _file_in(folder: Path) -> Path:
-    """The place of the calibrator's file in a folder; `ArtifactError` if only folders of groups are there."""
-    groups = sorted(folder.glob(f"*/{NAME}"))
-    if groups and not (folder / NAME).exists():
-        raise ArtifactError(f"It holds calibrators of groups. Name the folder of one, such as {groups[0].parent}.")
+    """The place of the calibrator's file in a folder; `ArtifactError` if only folders in it hold one."""
+    others = sorted(folder.glob(f"*/{NAME}"))
+    if others and not (folder / NAME).exists():
+        raise ArtifactError(f"It holds no calibrator itself, but others: name one, such as {others[0].parent}.")
     return folder / NAME
 
 

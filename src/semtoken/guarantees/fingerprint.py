@@ -114,7 +114,7 @@ class Fingerprint:
 
         Known differences come first, then what is unknown; empty if there is neither.
         """
-        reasons = []
+        reasons: list[str] = []
         instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -122,7 +122,8 @@ class Fingerprint:
                 continue
             if not (isinstance(mine, Group) and isinstance(theirs, Group)):
                 reasons.append(f"{what} was {str(mine)!r} and is {str(theirs)!r}")
-            elif mine.by != "model" or other.model is None:  # the model itself has been compared
+            elif mine.by != "model" or None in (self.model, other.model) or self.model == other.model:
+                # else the flag of another model says it
                 another = mine.unlike({str(theirs): 1})
                 reasons.append(f"the answer is of {another}: use the calibrator of that group")
         unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]

@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInputError
 from semtoken.guarantees.answer_records import AnswerRecord
 from semtoken.guarantees.calibrator import NAME, Calibrator
 from semtoken.guarantees.exact import forecast
-from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, one_model
+from semtoken.guarantees.fingerprint import NOTHING_KNOWN, Fingerprint, models_named
 from semtoken.guarantees.fitting import FEWEST_UNLABELED
 from semtoken.guarantees.group_names import Group, group_name
 from semtoken.guarantees.labels import LabeledScores, labeled
@@ -43,9 +43,17 @@ class AnswerGroup:
     """Answers that only place the threshold, whatever their labels say."""
 
     @property
+    def labeled(self) -> list[AnswerRecord]:
+        """The answers that have a label."""
+        return [answer for answer in self.answers if answer.correct is not None]
+
+    @property
     def unlabeled(self) -> list[AnswerRecord]:
-        """The answers that can only place the threshold."""
-        return [answer for answer in self.answers if answer.correct is None] + list(self.further)
+        """The answers that can only place the threshold: those of another model than the labeled ones cannot."""
+        rest = [answer for answer in self.answers if answer.correct is None] + list(self.further)
+        # Scores of another model have another distribution, and would place thresholds where no label is.
+        models = models_named(self.labeled)
+        return [answer for answer in rest if not models or answer.model in (None, *models)]
 
     @property
     def value(self) -> str:
@@ -115,16 +123,19 @@ class FittedGroup:
 
 
 def require_effect(path: Path, groups: Sequence[AnswerGroup]) -> None:
-    """Raise `InvalidInputError` if the further answers of groups, which come from a file, are too few in all of them to
-    place a threshold, together with the answers of the group that have no label.
+    """Raise `InvalidInputError` if the further answers of groups, which come from a file, place the threshold of none:
+    they are all of other groups or models, or too few together with the answers of the group that have no label.
     """
+    with_and_without = [(group, replace(group, further=())) for group in groups]
+    if any(_placing(group) != _placing(alone) for group, alone in with_and_without):
+        return
     n = max(len(group.unlabeled) for group in groups)
-    if n < FEWEST_UNLABELED:
-        there = f"there are {n}" if len(groups) == 1 else f"no group has more than {n}"
-        raise InvalidInputError(
-            f"{path} has no effect: at least {FEWEST_UNLABELED} answers without labels place a threshold, and {there}. "
-            "Give more, or leave it out."
-        )
+    there = f"there are {n}" if len(groups) == 1 else f"no group has more than {n}"
+    reason = f"at least {FEWEST_UNLABELED} answers without labels place a threshold, and {there}. Give more"
+    if all(group.unlabeled == alone.unlabeled for group, alone in with_and_without):
+        kind = "model" if groups[0].task is None else "group and model"
+        reason = f"none of its answers is of the {kind} of labeled ones. Give others"
+    raise InvalidInputError(f"{path} has no effect: {reason}, or leave it out.")
 
 
 def answer_groups(
@@ -186,10 +197,10 @@ def fit_groups(
     each = delta / max(len(groups), 1)  # Bonferroni: the probabilities of failure add up at the worst
     fitted = []
     for group in groups:
-        own = [answer for answer in group.answers if answer.correct is not None]
+        own = group.labeled
         correct = [answer.correct for answer in own]
         try:
-            placing = _placing(group, own) if guarantee == "selective_risk" else None
+            placing = _placing(group) if guarantee == "selective_risk" else None
             calibrator = Calibrator.fit(
                 own,
                 correct,
@@ -244,10 +255,7 @@ def save_groups(fitted: Sequence[FittedGroup], directory: Path, *, overwrite: bo
             one.save(directory / one.group.folder)
 
 
-def _placing(group: AnswerGroup, labeled_ones: Sequence[AnswerRecord]) -> list[AnswerRecord] | None:
+def _placing(group: AnswerGroup) -> list[AnswerRecord] | None:
     """The answers whose scores place the threshold; None where they are too few."""
     rest = group.unlabeled
-    # Scores of another model have another distribution, and would place thresholds where no label is.
-    if model := one_model(labeled_ones):
-        rest = [answer for answer in rest if answer.model in (None, model)]
     return rest if len(rest) >= FEWEST_UNLABELED else None

@@ -19,7 +19,7 @@ from semtoken.guarantees.group_names import group_name
 from semtoken.guarantees.judge import KINDS, Claim
 from semtoken.guarantees.labels import chosen_method, labeled, log_confidences, scores_and_labels
 from semtoken.guarantees.threshold import Threshold
-from semtoken.support.inputs import listed
+from semtoken.support.inputs import instance, listed, shown
 
 MOST_GROUPS = 20
 """Most groups that one fit makes a guarantee for: each of them needs labels of its own."""
@@ -51,10 +51,18 @@ class GroupThresholds:
     """A threshold with a guarantee for each of a few groups of answers, such as languages or kinds of document.
 
     A guarantee over all answers can be broken in a small group and kept on the whole. Here it holds in every group.
+    Groups are named as JSON spells their values: `true`, `1`, `de`. `InvalidInputError` for two of the same name.
     """
 
     thresholds: Mapping[str, Threshold] = field(hash=False)
     """The threshold of each group; its `min_log_score` is None where the group's labels support no guarantee."""
+
+    def __post_init__(self) -> None:
+        given = instance(self.thresholds, Mapping, "thresholds")  # type: ignore[type-abstract]
+        named = {group_name(group): threshold for group, threshold in given.items()}
+        if len(named) < len(given):
+            raise InvalidInputError(f"Several of the groups {shown(list(given))} have the same name; join them.")
+        object.__setattr__(self, "thresholds", named)
 
     @classmethod
     def fit(
