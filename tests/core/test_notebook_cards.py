@@ -92,6 +92,12 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
     assert "Accepted" in Seen(accepted._repr_html_()).text
 
 
+def test_a_chance_below_one_is_never_shown_as_all() -> None:
+    known = answer(("Paris", 0.4), probability_correct=0.997, probability_correct_interval=(0.003, 1.0))
+    said = "Right in over 99% of the answers that score like this one (under 1% to 100%)."
+    assert said in Seen(known._repr_html_()).text
+
+
 def test_a_colon_in_what_is_quoted_is_text() -> None:
     quoted = answer(('{"odds": "', 0.99), ("3: 1", 0.4), ('"}', 0.99))
     assert "Its least sure field is /odds, \u201c3: 1\u201d." in quoted.explanation

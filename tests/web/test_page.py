@@ -22,7 +22,7 @@ from semtoken.guarantees.answer_records import AnswerRecord, read_answers
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.support.almanac import PROMPT, load_questions
 from semtoken.support.files.record_files import write_records
-from semtoken.support.text import number, percent
+from semtoken.support.text import number, percent, probability
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.engine import Engine
@@ -653,10 +653,14 @@ def test_figures_are_those_that_python_writes(page_of: Any, served: str) -> None
     script = """values => import("/page/strings.js").then(({ S, number }) => values.map((value) =>
         [number(value), S.digits(value), S.percent(value), S.probability(value), S.tenths(value)]))"""
     expected = [
-        [number(value), number(value, 2), percent(value), f"{value:.0%}", f"{round(10 * value)} of 10"]
+        [number(value), number(value, 2), percent(value), probability(value), f"{round(10 * value)} of 10"]
         for value in values
     ]
-    assert page_of(served).evaluate(script, values) == expected
+    page = page_of(served)
+    assert page.evaluate(script, values) == expected
+    none = [1e21, math.inf, math.nan]
+    texts = """values => import("/page/strings.js").then(({ number }) => values.map((value) => number(value)))"""
+    assert page.evaluate(texts, none) == ["1e+21", "Infinity", "NaN"]
 
 
 def test_a_server_that_is_gone_is_a_sentence(page_of: Any, served: str) -> None:

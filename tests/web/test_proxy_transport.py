@@ -505,7 +505,7 @@ def test_credentials_that_are_not_ascii_are_passed_on(proxied: Start) -> None:
 
 @each("path", PATHS)
 def test_a_key_is_hidden_wherever_it_is_in_a_long_error(proxied: Start, path: str) -> None:
-    filler = b"x" * (2**16 - 5)
+    filler = b"x" * (2**19 - 5)
     body = filler + b"%s %s" % (KEY.encode(), KEY.encode()) + filler + KEY[:9].encode()
     url, _ = proxied(response(body, status=b"503 Busy"))
     assert post(url, path, headers={"api-key": KEY}).content == body.replace(KEY[:-4].encode(), b"*" * (len(KEY) - 4))
@@ -518,7 +518,7 @@ def test_an_error_that_comes_in_pieces_is_passed_on_as_it_comes(proxied: Start) 
         assert next(answer.iter_raw()) == b"data: " + b"*" * (len(KEY) - 4) + b"6789\n\n"
 
 
-@given(st.lists(st.text("ab12", max_size=6)))
+@given(st.lists(st.sampled_from(["ab1", "a", "b1", "1", "ab2"])))
 def test_keys_are_hidden_wherever_a_message_is_cut(pieces: list[str]) -> None:
     """As in the whole message, and nothing waits that cannot be the beginning of a key."""
     keys = [b"ab1ab1ab2", b"b1ab1ab", b"1ab1ab"]

@@ -60,6 +60,14 @@ def percent(share: float) -> str:
     return "over 99%" if share > 0.99 else f"{100 * share:.0f}%"
 
 
+def probability(share: float) -> str:
+    """A probability of being right as whole percent; `under 1%` and `over 99%` where rounding would give 0% or 100%."""
+    text = f"{share:.0%}"
+    if text == "0%" and share > 0.0:
+        return "under 1%"
+    return "over 99%" if text == "100%" and share < 1.0 else text
+
+
 def with_bounds(value: float, bounds: tuple[float, float], digits: int = 3) -> str:
     """A number with its bounds, if these differ in the decimals shown: `0.213 (0.194 to 0.230)`."""
     low, high = (number(end, digits) for end in bounds)

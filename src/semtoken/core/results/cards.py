@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from semtoken.core.parts.part import SOME_DOUBT, Part, confidence_text, level_of
 from semtoken.core.scored_token import ScoredToken, describe_alternatives
 from semtoken.support.html_elements import Html, concatenate, element, folded, note, table
-from semtoken.support.text import END, NEWLINE, number, with_bounds
+from semtoken.support.text import END, NEWLINE, number, probability, with_bounds
 
 MARKS = {
     "weak": ("under 0.5", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),
@@ -54,8 +54,9 @@ def calibration_lines(
         yield element("p", element("b", verdict), f": {guarantee}", style="margin:.3em 0")
     if probability_correct is not None:
         low, high = bounds or (probability_correct, probability_correct)
-        about, interval = f"{probability_correct:.0%}", f"{low:.0%} to {high:.0%}"
-        sentence = f"Right in about {about} of the answers that score like this one ({interval})."
+        right, interval = probability(probability_correct), f"{probability(low)} to {probability(high)}"
+        about = right if " " in right else f"about {right}"
+        sentence = f"Right in {about} of the answers that score like this one ({interval})."
         yield element("p", sentence, style="margin:.3em 0")
 
 

@@ -33,7 +33,7 @@ from semtoken.support.files.strict_json import finite
 from semtoken.support.html_elements import card, concatenate, element, note, table
 from semtoken.support.inputs import listed, one_of, whole
 from semtoken.support.questions import question_of
-from semtoken.support.text import CUT_OFF, shortened, with_bounds, with_noun
+from semtoken.support.text import CUT_OFF, probability, shortened, with_bounds, with_noun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -551,7 +551,7 @@ class Answers(list[ScoredAnswer]):
                 cards.plain(answer.text),
                 with_bounds(answer.confidence, answer.confidence_interval, digits=2),
                 answer._most_doubtful,
-                "" if answer.probability_correct is None else f"{answer.probability_correct:.0%}",
+                "" if answer.probability_correct is None else probability(answer.probability_correct),
                 answer._verdict,
             )
             for answer in self

@@ -3,6 +3,7 @@
 // the even digit; toFixed takes the larger one.
 function fixed(value, decimals) {
   const [whole, behind] = value.toFixed(decimals + 30).split(".");
+  if (behind === undefined) return whole; // 1e+21, Infinity, NaN
   const below = decimals ? `${whole}.${behind.slice(0, decimals)}` : whole;
   return /[02468]$/.test(below) && /^50*$/.test(behind.slice(decimals)) ? below : value.toFixed(decimals);
 }
@@ -13,7 +14,11 @@ export function number(value, decimals = 3) {
   return text;
 }
 const whole = (share) => fixed(100 * share, 0);
-const probability = (p) => `${whole(p)}%`;
+function probability(p) {
+  const text = `${whole(p)}%`;
+  return text === "0%" && p > 0 ? "under 1%" : text === "100%" && p < 1 ? "over 99%" : text;
+}
+const about = (text) => (text.includes(" ") ? text : `about ${text}`);
 // What a model gave a word.
 const percent = (p) => (p < 0.01 ? "under 1%" : p > 0.99 ? "over 99%" : probability(p));
 // A confidence: no percent sign, which would make it a probability.
@@ -65,7 +70,7 @@ export const S = {
   probability_correct: (c, [low, high] = [], n) =>
     n < 100
       ? [`Right in about ${S.tenths(c)} answers that score like this one`, ` (from only ${n} labeled answers)`]
-      : [`Right in about ${probability(c)} of the answers that score like this one`, ` (${probability(low)} to ${probability(high)}; from ${count(n)} labeled answers)`],
+      : [`Right in ${about(probability(c))} of the answers that score like this one`, ` (${probability(low)} to ${probability(high)}; from ${count(n)} labeled answers)`],
   confidenceSaid: (c, bounds, sentence) => [`Confidence ${digits(c)}${bounds ? interval(...bounds) : ""}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   number: "Number to show",
   usualNumber: "confidence",
