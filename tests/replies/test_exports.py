@@ -236,14 +236,24 @@ def test_an_export_is_read_wherever_its_reply_stands(name: str, tmp_path: Path) 
 
 def test_an_error_beside_a_reply_is_said(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
-    errors = ({"message": "partial"}, None, False, "Expected output to contain 'Bergen'")  # the last one is promptfoo's
+    # The last of those that are no error of a server is promptfoo's.
+    errors = (
+        {"message": "partial"},
+        [{"message": "partial"}],
+        None,
+        False,
+        True,
+        0.31,
+        "Expected output to contain 'B'",
+    )
     lines = [{"error": error, "data": REPLY} for error in errors]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = rank_replies([str(path)])
-    assert len(found.answers) == 3 and "partial" in found.refused[0].reason
-    assert all(score_reply(line)[0].text == "Oslo" for line in lines[1:])
-    with pytest.raises(SemtokenError, match="partial"):
-        score_reply(lines[0])
+    assert len(found.answers) == 5 and all("partial" in refused.reason for refused in found.refused)
+    assert all(score_reply(line)[0].text == "Oslo" for line in lines[2:])
+    for line in lines[:2]:
+        with pytest.raises(SemtokenError, match="partial"):
+            score_reply(line)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

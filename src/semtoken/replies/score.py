@@ -19,7 +19,7 @@ from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.replies.formats.fields import RawReply, raise_error
+from semtoken.replies.formats.fields import RawReply, raise_error_beside
 from semtoken.replies.formats.registry import format_named, is_chunk, known_shapes
 from semtoken.replies.formats.within import STREAM_STARTS, Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, read_whole
@@ -127,9 +127,8 @@ def _read_export(value: Any, temperature: float | None, asked: RawReply) -> Repl
     """Read the reply that a value is or holds; of several side by side the choices follow each other."""
     # Where no reply is found, reading the value itself says what is missing.
     found = replies_within(value) or [Found((), value[0] if isinstance(value, list) else value, None)]
-    # What holds a reply may report an error; a text is the word of a harness on the answer, such as a failed test.
-    if found[0].path and isinstance(value, Mapping) and not isinstance(value.get("error"), str):
-        raise_error(value)
+    if isinstance(value, Mapping):
+        raise_error_beside(value)
     if len(found) == 1:
         return read_found(found[0], temperature, asked)
     parsed_replies = [read_found(one, temperature, asked) for one in found]

@@ -24,7 +24,7 @@ from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
-from semtoken.replies.formats.fields import raise_error
+from semtoken.replies.formats.fields import raise_error_beside
 from semtoken.replies.formats.within import Found
 from semtoken.replies.score import read_found, score_reply
 from semtoken.support.garbage import rare_collections
@@ -413,8 +413,7 @@ def _answers(reply: SavedReply, settings: CheckSettings) -> list[RankedAnswer | 
 
 
 def _parsed(reply: SavedReply, settings: CheckSettings) -> Reply:
-    if not isinstance(reply.record.get("error"), str | None):  # a text is a harness's word on the answer
-        raise_error(reply.record)
+    raise_error_beside(reply.record)
     if reply.shape is not None and settings.format is None:
         return read_found(Found((), reply.reply, reply.shape), settings.temperature, reply.request or {})
     return read_reply(reply.reply, settings.format, temperature=settings.temperature, request=reply.request)
