@@ -16,6 +16,7 @@ from semtoken.errors import CalibratorMismatchError, InvalidInputError
 from semtoken.guarantees.apply import CalibratorInUse
 from semtoken.guarantees.fingerprint import ELSEWHERE
 from semtoken.guarantees.group_names import Group
+from semtoken.replies.checking import rank_replies
 from semtoken.replies.checking.fields import (
     CUT_BEFORE,
     NO_JSON,
@@ -165,6 +166,22 @@ def test_labeled_fields_give_chances_and_decisions_and_answers_keep_theirs(folde
     with pytest.raises(CalibratorMismatchError):
         applied.block(answer)
     assert field_records(answer, schema, applied)[0]["probability_correct"] is not None
+
+
+def test_what_stands_beside_several_answers_is_said_of_each(tmp_path: Path) -> None:
+    """Their group, unless they name another, and an error, which those with an empty field do not hide."""
+    [answer] = st.score_reply(TORN)
+    origin: dict[str, Any] = {"signature": answer.rules, "distribution": answer.distribution, "scores": "top-k"}
+    calibrator = CalibratorInUse(put(tmp_path / "cal", task=Group("language", "de"), **origin))
+    path = tmp_path / "in.json"
+    answers = [TORN, {**TORN, "language": None}, {"language": "de", "response": TORN}]
+    path.write_text(json.dumps({"question": "Why?", "language": "en", "answers": answers}), encoding="utf-8")
+    found = sorted(rank_replies(path, calibrator=calibrator), key=lambda one: one.place)
+    assert [any("another group" in said for said in one.messages) for one in found] == [True, True, False]
+    record = {"error": {"message": "partial"}, "answers": [TORN, {**TORN, "error": None}]}
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"2 x .*partial"):
+        rank_replies(path)
 
 
 @each("schema", [None, SCHEMA])

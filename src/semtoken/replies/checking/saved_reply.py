@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semtoken.errors import InvalidInputError
@@ -39,7 +39,7 @@ class SavedReply:
     line: Any
     """All that was saved, in which each choice of the reply may have a question of its own."""
     record: Mapping[str, Any]
-    """The fields of the outermost object that was saved, which may say of which group the answer is."""
+    """The fields of what was saved, and of the record of several answers that it stands in: one may name its group."""
     shape: type[Shape] | None
     """The shape of the reply, where it is known by now."""
     ids: Mapping[str, str]
@@ -74,8 +74,8 @@ class FoundReply:
     """True if `value` is a line of JSON that has not been parsed yet."""
     request: Mapping[str, Any] | None = None
     """The request beside its file."""
-    question: str | None = None
-    """The question of all replies in its file, where they stand beside one."""
+    around: Mapping[str, Any] = field(default_factory=dict)
+    """The record that holds it among other answers, such as several to one question."""
     is_alone: bool = True
     """True if its file holds nothing else."""
     inside: Sequence[Found] | None = None
@@ -108,8 +108,10 @@ class FoundReply:
         # What was saved with the reply itself goes before the request beside its file.
         if question is None and self.request is not None:
             question, request, line = question_of(self.request), self.request, self.request
-        question = self.question if question is None else question
-        record = value if isinstance(value, Mapping) else {}
+        question = question_of(self.around) if question is None else question
+        own = value if isinstance(value, Mapping) else {}
+        # Many replies have an empty `error`, which does not hide that of their record.
+        record = {**self.around, **{name: said for name, said in own.items() if said is not None}}
         return SavedReply(self.where, reply, identifier, question, request, line, record, shape, ids)
 
     def named(self) -> ReplyNames | None:
