@@ -256,6 +256,15 @@ def test_an_error_beside_a_reply_is_said(tmp_path: Path) -> None:
             score_reply(line)
 
 
+@pytest.mark.parametrize("lines", [streamed(REPLY).splitlines(), streamed(REPLY).encode().splitlines()])
+def test_lines_of_a_stream_are_read_from_any_iterable(lines: list[Any]) -> None:
+    """Pieces that are no lines stay as they are, even where the first of them could be one."""
+    whole = streamed(REPLY)
+    for chunks in (lines, tuple(lines), iter(lines), ["", whole[:30], whole[30:]], iter([whole[:30], whole[30:]])):
+        [found] = score_reply(chunks)
+        assert found.text == "Oslo" and found.log_confidence == pytest.approx(NUMBER, abs=1e-6)
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_replies_in_the_cells_of_a_table_are_read_with_their_questions(ending: str, tmp_path: Path) -> None:
     rows = [

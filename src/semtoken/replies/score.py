@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -88,8 +89,6 @@ def read_reply(
         values = opened(parse_reply(text))  # which may be a text of JSON once more
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
-        if lines := _stream_of_lines(chunks):
-            return _read_stream([lines], format, temperature, asked)
         if is_batch(chunks):
             return _read_named(chunks, format, ReplyContext(asked, temperature))
         if format is None and _holds_replies(chunks):
@@ -183,16 +182,6 @@ def _printed_lines(text: str) -> str:
         return text
 
 
-def _stream_of_lines(chunks: Sequence[Any]) -> str:
-    """The stream whose lines a list holds, as clients give them one by one; empty for any other list."""
-    lines = [chunk.decode("utf-8", "replace") if isinstance(chunk, bytes) else chunk for chunk in chunks]
-    if not all(
-        isinstance(line, str) and "\n" not in line and (not line or line.startswith(STREAM_STARTS)) for line in lines
-    ):
-        return ""
-    return "\n".join(lines)
-
-
 def is_batch(values: list[Any]) -> bool:
     """Return True if a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
     if not values or not all(isinstance(value, Mapping) for value in values):
@@ -209,9 +198,26 @@ def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float |
         several = iter(chunks)
     except Exception as error:  # an array without dimensions, an object that raises what it likes
         raise InvalidInputError(f"A reply must be JSON, a dict or a client's object: {error}.") from error
-    for chunk in several:
+    for chunk in _with_ends_of_lines(several):
         stream.feed(chunk)
     return stream.finish()
+
+
+def _with_ends_of_lines(chunks: Iterator[Any]) -> Iterator[Any]:
+    """The chunks of a stream; if all are its lines without their ends, as clients give them one by one, with ends."""
+    lines: list[Any] = []
+    for chunk in chunks:
+        lines.append(chunk)
+        if not _is_line(chunk):
+            yield from chain(lines, chunks)
+            return
+    for line in lines:
+        yield from (line, "\n")
+
+
+def _is_line(chunk: Any) -> bool:
+    line = chunk.decode("utf-8", "replace") if isinstance(chunk, bytes) else chunk
+    return isinstance(line, str) and "\n" not in line and (not line or line.startswith(STREAM_STARTS))
 
 
 def score_reply(
