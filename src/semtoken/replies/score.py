@@ -20,7 +20,7 @@ from semtoken.core.scored_token import Flag
 from semtoken.core.scorer import Scorer, scorer_for
 from semtoken.errors import BackendError, InvalidInputError, SemtokenError, VocabularyMismatch
 from semtoken.methods.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.replies.formats.fields import RawReply, raise_error_beside
+from semtoken.replies.formats.fields import RawReply, raise_error
 from semtoken.replies.formats.registry import format_named, is_chunk, known_shapes
 from semtoken.replies.formats.within import STREAM_STARTS, Found, opened, replies_within
 from semtoken.replies.reading import ReplyContext, read_whole
@@ -137,6 +137,16 @@ def _read_export(value: Any, temperature: float | None, asked: RawReply) -> Repl
         )
     every = [choice for parsed_reply in parsed_replies for choice in parsed_reply.choices]
     return replace(parsed_replies[0], choices=tuple(replace(choice, index=i) for i, choice in enumerate(every)))
+
+
+def raise_error_beside(record: RawReply) -> None:
+    """Raise `BackendError` if what holds a reply reports an error: an object, or a list of them.
+
+    A text, a number or a flag is the word of a harness on the answer, such as a failed test.
+    """
+    error = record.get("error")
+    if isinstance(error, Mapping) or (isinstance(error, list) and any(isinstance(one, Mapping) for one in error)):
+        raise_error({"error": error})
 
 
 def read_found(found: Found, temperature: float | None, asked: RawReply) -> Reply:

@@ -24,9 +24,8 @@ from semtoken.replies.checking.finding import OpenedReplies
 from semtoken.replies.checking.questions import JoinedQuestion, join_questions, read_questions
 from semtoken.replies.checking.saved_blocks import NO_TOKENS, answer_of_block, blocks_of_reply, doubts_of_block
 from semtoken.replies.checking.saved_reply import FoundReply, SavedReply
-from semtoken.replies.formats.fields import raise_error_beside
 from semtoken.replies.formats.within import Found
-from semtoken.replies.score import read_found, score_reply
+from semtoken.replies.score import raise_error_beside, read_found, score_reply
 from semtoken.support.garbage import rare_collections
 from semtoken.support.inputs import instance, listed, real, shown, text
 from semtoken.support.questions import question_of

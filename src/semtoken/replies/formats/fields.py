@@ -116,16 +116,6 @@ def raise_error(reply: RawReply) -> None:
         raise BackendError(f"The server reports an error: {error_text(error)}")
 
 
-def raise_error_beside(record: RawReply) -> None:
-    """Raise `BackendError` if what holds a reply reports an error: an object, or a list of them.
-
-    A text, a number or a flag is the word of a harness on the answer, such as a failed test.
-    """
-    error = record.get("error")
-    if isinstance(error, Mapping) or (isinstance(error, list) and any(isinstance(one, Mapping) for one in error)):
-        raise_error({"error": error})
-
-
 def prefill_of(request: RawReply) -> str:
     """The beginning of the answer that a request of a chat gives to the model, as its last message; mostly empty."""
     messages = request.get("messages")
