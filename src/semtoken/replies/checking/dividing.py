@@ -31,6 +31,7 @@ from semtoken.support.files.record_files import read_records
 from semtoken.support.files.safe_files import LARGEST_REPLIES, MEBIBYTE, bounded_lines
 from semtoken.support.files.texts import decoded, is_utf8
 from semtoken.support.plain_values import json_or_none
+from semtoken.support.questions import question_of
 
 GZIPPED = b"\x1f\x8b"
 PACKED = {"zip": b"PK\x03\x04", "zstd": b"\x28\xb5\x2f\xfd", "bzip2": b"BZh", "xz": b"\xfd7zXZ"}
@@ -165,9 +166,11 @@ def _of_value(where: str, name: str, whole: Any) -> Iterator[FoundReply]:
     """The replies that stand side by side in a value, or the value as one."""
     inside = replies_inside(whole) if isinstance(whole, Mapping) else None
     if inside and (side_by_side := branches(whole, inside)):
+        asked = question_of(whole)
         for number, (key, value) in enumerate(side_by_side, start=1):
             called = key if isinstance(key, str) else f"{name}-{number}"
-            yield FoundReply(f"{where}[{number}]", called, value, around=whole, is_alone=isinstance(key, str))
+            place = f"{where}[{number}]"
+            yield FoundReply(place, called, value, around=whole, question=asked, is_alone=isinstance(key, str))
     elif len(parts := _parts_of(whole)) > 1:
         yield from _one_by_one(where, name, parts)
     else:

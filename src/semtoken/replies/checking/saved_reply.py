@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from semtoken.errors import InvalidInputError
 from semtoken.replies.checking.ids import IDS, identifiers, is_id_name, telling
@@ -76,6 +77,8 @@ class FoundReply:
     """The request beside its file."""
     around: Mapping[str, Any] = field(default_factory=dict)
     """The record that holds it among other answers, such as several to one question."""
+    question: str | None = None
+    """The question in that record."""
     is_alone: bool = True
     """True if its file holds nothing else."""
     inside: Sequence[Found] | None = None
@@ -108,10 +111,10 @@ class FoundReply:
         # What was saved with the reply itself goes before the request beside its file.
         if question is None and self.request is not None:
             question, request, line = question_of(self.request), self.request, self.request
-        question = question_of(self.around) if question is None else question
-        own = value if isinstance(value, Mapping) else {}
-        # Many replies have an empty `error`, which does not hide that of their record.
-        record = {**self.around, **{name: said for name, said in own.items() if said is not None}}
+        question = self.question if question is None else question
+        # Many replies have an empty `error`, which does not hide that of their record. A record may hold thousands.
+        own = {name: said for name, said in value.items() if said is not None} if isinstance(value, Mapping) else {}
+        record = ChainMap(own, cast("dict[str, Any]", self.around))
         return SavedReply(self.where, reply, identifier, question, request, line, record, shape, ids)
 
     def named(self) -> ReplyNames | None:
