@@ -24,18 +24,14 @@ def with_scores(results: RunResults, path: Path) -> RunResults:
 
     The file is CSV, JSON lines or Parquet, a row for each question: `id`, and a column for each score, whose name
     tables show. Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer
-    it is. `InvalidInputError` if the file cannot be read, a value is no number, a column has no name or that of a
-    method, or questions have no row or two; the message names them.
+    it is. Columns without a name, such as the index that pandas writes, are left out. `InvalidInputError` if the file
+    cannot be read, a value is no number, a column has the name of a method, or questions have no row or two; the
+    message names them.
     """
     rows = [(where, record) for _, where, record in read_rows(path)]
-    names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
+    names = list(dict.fromkeys(name for _, record in rows for name in record if name.strip() and name not in OTHERS))
     if not names or not all(ID in record for _, record in rows):
         raise InvalidInputError(f"{path} must have a column 'id' and at least one column of scores.")
-    if not all(map(str.strip, names)):
-        raise InvalidInputError(
-            f"{path} has a column without a name, as pandas writes the index of a table. Name it, or leave it out "
-            "(`to_csv(..., index=False)`)."
-        )
     if taken := [name for name in names if any(name in cell.uncertainty for cell in results.cells)]:
         raise InvalidInputError(f"{path} has a column {taken[0]!r}, which is a method of this run. Rename the column.")
     cells = tuple(_with_columns(cell, names, rows, path) for cell in results.cells)
