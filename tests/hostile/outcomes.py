@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field
 
 SHOWN = 20
@@ -31,6 +33,13 @@ class Outcome:
         self.tried += 1
         if fault is not None:
             self.failures.append(f"{case}: {fault}" if case else fault)
+
+
+def outcome_of(attack: Callable[[], Outcome], folder: str) -> Outcome:
+    """Run a campaign, without logs and in a folder, since some functions save under odd names."""
+    logging.disable(logging.CRITICAL)
+    with chdir(folder):
+        return attack()
 
 
 def case_random(seed: int, campaign: str, number: int) -> random.Random:
