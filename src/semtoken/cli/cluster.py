@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 INSTEAD = "Choose another folder, or delete this one. Nothing was written."
-"""What to do where a folder cannot take the clusters that are to be made."""
+"""The advice for a folder that cannot take the clusters that are to be made."""
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 

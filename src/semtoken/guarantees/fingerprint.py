@@ -124,7 +124,7 @@ class Fingerprint:
                 reasons.append(f"{what} was {str(mine)!r} and is {str(theirs)!r}")
             elif mine.by != "model" or None in (self.model, other.model) or self.model == other.model:
                 # else the flag of another model says it
-                another = mine.unlike({str(theirs): 1})
+                another = mine.unlike([str(theirs)])
                 reasons.append(f"the answer is of {another}: use the calibrator of that group")
         unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]
         if unknown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -36,11 +36,11 @@ class Group:
     def __str__(self) -> str:
         return f"{self.by} {self.value}"
 
-    def unlike(self, others: Mapping[str, int]) -> str:
+    def unlike(self, others: Collection[str]) -> str:
         """The words for answers of other groups than this one, a calibrator's: "another group (language en) than the
         calibrator's (language de)".
 
-        `others` is how many answers each of the other groups has, by their names (`str` of a group).
+        `others` are the names of these groups (`str` of a group).
         """
         named = ", ".join(islice(others, MOST_NAMED))
         rest = f" and {len(others) - MOST_NAMED:,} more" if len(others) > MOST_NAMED else ""

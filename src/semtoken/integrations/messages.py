@@ -30,6 +30,8 @@ def score_message(
     calls = list(calls)
     [answer] = score_reply(reply_of(text, logprobs, calls, end=end), **options)
     [ended] = score_reply(reply_of(text, logprobs, calls, end=end or "stop"), request=ENDED_BY_TOKEN, **options)
+    if ended.n_tokens <= answer.n_tokens:  # as mostly; records of all tokens take longer than scores
+        return answer
     behind = "".join(token.text for token in ended.tokens[answer.n_tokens :])
     if not behind or behind.strip():
         return answer

@@ -247,7 +247,7 @@ def _bytes(given: str, files: bool) -> bytes:
 
 
 def lacking(path: str) -> str:
-    """Why an image cannot be read if there is no file of this path, else an empty text."""
+    """The reason why an image cannot be read if there is no file of this path; else an empty text."""
     if os.path.isfile(path):  # which is false, too, for a name that no file can have
         return ""
     hint = "; if it is base64, begin it with data:image/png;base64," if len(path) > MOST_SHOWN else ""

@@ -38,6 +38,7 @@ from semtoken.support.extras import require
 from semtoken.support.files.safe_files import LONGEST_LINE, bounded_lines, ending_of, reading_errors, replacing_file
 from semtoken.support.files.strict_json import dump_json, parse_json, read_json_lines
 from semtoken.support.files.texts import encoding_of
+from semtoken.support.inputs import first_repeated
 
 Fields = TypeVar("Fields", bound=Mapping[str, Any])
 
@@ -187,7 +188,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, dict[str, str], str]]:
                 number = reader.line_num
                 if not any(names):
                     names = [_unescaped(name.strip()) for name in row]
-                    _check_names(list(filter(None, names)), path)
+                    _check_names(filter(None, names), path)
                     continue
                 # Spreadsheets write cells beyond the last column, and leave out empty ones at the end of a row.
                 while len(row) > len(names) and not row[-1].strip():
@@ -215,12 +216,10 @@ def _opened_text(path: Path) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(file, encoding=encoding_of(file.peek(2)), newline="")
 
 
-def _check_names(names: list[str], path: Path) -> list[str]:
-    """The names of columns; `InvalidInputError` if two are the same, of which one would be lost."""
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise InvalidInputError(f"{path}: two columns have the name {twice[0]!r}.")
-    return names
+def _check_names(names: Iterable[str], path: Path) -> None:
+    """Raise `InvalidInputError` if two columns have one name: one of them would be lost."""
+    if (twice := first_repeated(names)) is not None:
+        raise InvalidInputError(f"{path}: two columns have the name {twice!r}.")
 
 
 def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:

@@ -60,8 +60,9 @@ def remove_abandoned(path: Path) -> None:
     """Delete the temporary files that killed processes left when they wrote the file or folder `path`."""
     if _locks is None:
         return
+    ending = _ending(path)
     for left in path.parent.iterdir():
-        if left.name.startswith(WORKING) and left.name.endswith(_ending(path)):
+        if left.name.startswith(WORKING) and left.name.endswith(ending):
             with suppress(OSError):
                 _remove_unless_locked(left)
 
